@@ -1,0 +1,3 @@
+//! The `weft` binary.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Control plane: cluster state to xDS.

@@ -1,0 +1,1 @@
+//! Node agent: compiles xDS into eBPF maps.

@@ -1,0 +1,1 @@
+//! The node's Envoy: finding it, configuring it, keeping it alive.

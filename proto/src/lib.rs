@@ -1,0 +1,1 @@
+//! Wire types, domain model and the conversions between them.

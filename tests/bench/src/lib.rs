@@ -1,0 +1,1 @@
+//! Benchmarks against kube-proxy and against no mesh.
