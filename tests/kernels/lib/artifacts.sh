@@ -1,0 +1,19 @@
+# Weft's own programs, as cargo builds them.
+
+build_artifacts() {
+    say "building weft, weft-probe and the kernels tests"
+    weft=$(executable weft build -p weft --bin weft)
+    probe=$(executable weft-probe build -p weft-lab --bin weft-probe)
+    tests=$(executable kernels test --no-run -p weft-e2e --test kernels)
+}
+
+# Builds with cargo and prints the path of the executable TARGET: executable TARGET CARGO-ARGUMENTS...
+executable() {
+    local target=$1 path
+    shift
+    path=$(cd "$repo" && cargo "$@" --message-format=json-render-diagnostics --quiet |
+        jq -r --arg name "$target" 'select(.reason == "compiler-artifact" and .target.name == $name and .executable) | .executable') ||
+        die "cargo $* failed"
+    [[ -n $path ]] || die "cargo $* made no executable '$target'"
+    tail -1 <<<"$path"
+}
