@@ -1,0 +1,15 @@
+//! The domain: what a service mesh node has to know, free of any wire format.
+
+mod cluster;
+mod endpoint;
+mod listener;
+mod problem;
+mod resource;
+mod workload;
+
+pub use cluster::{Cluster, EndpointSource, LbPolicy, LocalityMode};
+pub use endpoint::{ClusterEndpoints, Endpoint, Health, Locality};
+pub use listener::{Layer, Listener, ParseProtocolError, Protocol, ServiceRef};
+pub use problem::{Problem, Severity};
+pub use resource::Resource;
+pub use workload::{Workload, WorkloadKind};

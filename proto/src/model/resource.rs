@@ -1,0 +1,45 @@
+//! Any one thing that the control plane tells a node.
+
+use super::{Cluster, ClusterEndpoints, Listener, Problem, Workload};
+use crate::resource::ResourceType;
+
+/// A resource of any type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Resource {
+    /// Load-balancing settings.
+    Cluster(Cluster),
+    /// A cluster's endpoints.
+    Endpoints(ClusterEndpoints),
+    /// A service port.
+    Listener(Listener),
+    /// A pod or node.
+    Workload(Workload),
+    /// Something to mend.
+    Problem(Problem),
+}
+
+impl Resource {
+    /// Its type.
+    #[must_use]
+    pub const fn resource_type(&self) -> ResourceType {
+        match self {
+            Self::Cluster(_) => ResourceType::Cluster,
+            Self::Endpoints(_) => ResourceType::Endpoints,
+            Self::Listener(_) => ResourceType::Listener,
+            Self::Workload(_) => ResourceType::Workload,
+            Self::Problem(_) => ResourceType::Problem,
+        }
+    }
+
+    /// Its name, unique within its type.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Cluster(c) => c.name.clone(),
+            Self::Endpoints(e) => e.name.clone(),
+            Self::Listener(l) => l.name.clone(),
+            Self::Workload(w) => w.name.clone(),
+            Self::Problem(p) => p.name(),
+        }
+    }
+}
