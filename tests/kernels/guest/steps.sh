@@ -1,4 +1,5 @@
-# Runs $WEFT_KERNELS/plan, the same in a guest and on the host. Exits with the number of failed steps.
+# shellcheck shell=sh disable=SC1090,SC2317
+# steps.sh PLAN: runs the plan, the same in a guest and on the host. Exits with the number of failed steps.
 #
 # Each step is framed by lines that start with `@`, which lib/say.sh turns into lines for people:
 #   @step NAME, the output, then @passed NAME (TIME) or @failed NAME (exit STATUS, TIME)
@@ -25,5 +26,5 @@ step() {
     fi
 }
 
-. "$WEFT_KERNELS/plan"
+. "$1"
 exit "$failed"

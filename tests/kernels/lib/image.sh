@@ -7,11 +7,11 @@ modules=(veth bridge dummy tcp_diag udp_diag sch_ingress cls_bpf)
 # Prints the absolute path of a program on PATH or of a file; fails for other words.
 resolve_file() {
     local path
-    path=$(type -P "$1") || path=$1
-    [[ -f $path ]] && realpath -s "$path"
+    path=$(type -P -- "$1") || path=$1
+    [[ -f $path ]] && realpath -s -- "$path"
 }
 
-# Makes $cache/base.cpio, once in a run: shell, tools, Weft, tests, plan.
+# Makes $cache/base.cpio, once in a run: shell, tools, Weft and its tests, the plan.
 base_made=false
 make_base() {
     $base_made && return
@@ -32,12 +32,7 @@ make_base() {
     add_program "$(type -P sh)" /usr/bin/sh
     add_program "$(type -P ip)" /usr/bin/ip
     add_program "$(type -P nsenter)" /usr/bin/nsenter
-    if [[ -n ${weft:-} ]]; then
-        add_program "$weft" /usr/bin/weft
-        add_program "$probe" /usr/bin/weft-probe
-        add_program "$tests" /weft/tests
-    fi
-    for path in "${extras[@]}"; do add_program "$(realpath -s "$path")"; done
+    for path in "${extras[@]}"; do add_program "$(realpath -s -- "$path")"; done
     cp "$here"/guest/* "$plan" "$root/weft/"
     cp "$here/guest/init" "$root/init"
     pack "$root" "$cache/base.cpio"

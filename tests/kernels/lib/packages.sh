@@ -29,7 +29,7 @@ ensure_tools() {
 }
 
 # Unpacks the newest kernel of a line below $cache/LINE/root, unless it is there already.
-# Without a network the kernel of the last run is used.
+# Without a network, the kernel of the last run is used.
 fetch_kernel() {
     local line=$1 dir=$cache/$1 apt=() package
     mkdir -p "$dir"
@@ -38,18 +38,24 @@ fetch_kernel() {
         private_apt "$line"
         package=$(newest_image "$line" "${apt[@]}")
     fi
-    if [[ -z $package && -e $dir/package ]]; then
-        say "        apt knows no $line kernel now, using $(<"$dir/package")"
-        return
-    fi
-    [[ -n $package ]] || die "apt knows no linux-image-$line*-cloud-amd64; Debian's $(suite_of "$line") has it"
-    [[ ! -e $dir/package || $(<"$dir/package") != "$package" ]] || return 0
+    [[ -n $package ]] && [[ -e $dir/package && $(<"$dir/package") == "$package" ]] && return
+    [[ -n $package ]] && download_kernel "$line" && return
+    [[ -e $dir/package ]] ||
+        die "cannot download linux-image-$line*-cloud-amd64, see $dir/apt.log; Debian's $(suite_of "$line") has it (old lists? apt-get update)"
+    say "        cannot download ${package:-a newer $line kernel}, using $(<"$dir/package")"
+}
 
-    rm -rf "$dir/root" "$dir/package" "$dir"/*.deb
-    (cd "$dir" && apt-get "${apt[@]}" -o APT::Sandbox::User=root -qq download "$package") >"$dir/apt.log" 2>&1 ||
-        die "apt-get download $package failed, see $dir/apt.log (an old package list? apt-get update)"
-    dpkg -x "$dir"/*.deb "$dir/root"
-    rm "$dir"/*.deb
+# Uses `package` and `apt` of its caller.
+download_kernel() {
+    local line=$1 dir=$cache/$1
+    rm -rf "$dir/new"
+    mkdir "$dir/new"
+    (cd "$dir/new" && apt-get "${apt[@]}" -o APT::Sandbox::User=root -qq download "$package") >"$dir/apt.log" 2>&1 || return
+    dpkg -x "$dir"/new/*.deb "$dir/new"
+    rm -rf "$dir/root" "$dir/package" "$dir"/new/*.deb
+    mv "$dir/new" "$dir/root"
+    # depmod looks below /lib, where bookworm's packages put modules; trixie's use /usr/lib.
+    [[ -e $dir/root/lib ]] || ln -s usr/lib "$dir/root/lib"
     depmod -b "$dir/root" "$(kernel_release "$line")"
     echo "$package" >"$dir/package"
 }
@@ -73,11 +79,5 @@ private_apt() {
     apt-get "${apt[@]}" -o APT::Sandbox::User=root -qq update >"$dir/apt.log" 2>&1 || say "        apt-get update failed, see $dir/apt.log"
 }
 
-# Trixie and later install modules below /usr/lib, bookworm below /lib.
-modules_dir() {
-    local dir
-    for dir in "$cache/$1/root"/{usr/,}lib/modules/*; do
-        [[ ! -d $dir ]] || echo "$dir"
-    done
-}
+modules_dir() { echo "$cache/$1"/root/lib/modules/*; }
 kernel_release() { basename "$(modules_dir "$1")"; }
