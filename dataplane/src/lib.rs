@@ -1,1 +1,3 @@
 //! Node agent: compiles xDS into eBPF maps.
+
+pub mod tables;

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * Everything that kernel programs and the agent share. Rust takes these types from the skeleton; nothing mirrors them by hand.
+ *
+ * Addresses are 16 bytes in network order, IPv4 as v4-mapped IPv6 (RFC 4291 2.5.5.2), so that both families take one code path.
+ * No struct has implicit padding: keys are compared byte by byte.
+ *
+ * A change here changes the ABI hash and with it the pin directory (see dataplane/src/bpf/pin.rs).
+ */
+#ifndef WEFT_ABI_H
+#define WEFT_ABI_H
+
+struct weft_addr {
+	__be32 word[4];
+};
+_Static_assert(sizeof(struct weft_addr) == 16, "ABI");
+
+/* ---- services: what clients connect to ---- */
+
+struct service_key {
+	struct weft_addr addr;
+	__be16 port;
+	__u8 protocol; /* IPPROTO_TCP or IPPROTO_UDP */
+	__u8 pad;      /* zero */
+};
+_Static_assert(sizeof(struct service_key) == 20, "ABI");
+
+enum lb_policy {
+	LB_RANDOM = 0,	      /* one slot at random, then its alias by threshold */
+	LB_ROUND_ROBIN = 1,   /* slots in turn; the compiler has laid the weights out in them */
+	LB_LEAST_REQUEST = 2, /* two slots as LB_RANDOM, then the one with fewer open connections for its weight */
+	LB_MAGLEV = 3,	      /* the slot that the client hashes to */
+};
+
+struct service {
+	__u32 id;	   /* one per cluster and address family; never 0 */
+	__u32 generation;  /* of its slots */
+	__u32 slots;	   /* how many; 0: no backend takes connections, refuse at once */
+	__u32 policy;	   /* enum lb_policy */
+	__u32 affinity_s;  /* ClientIP affinity, seconds since the client's last new connection; 0: none */
+};
+_Static_assert(sizeof(struct service) == 20, "ABI");
+
+/* ---- slots: a service's choices, by index from 0 to slots - 1 ---- */
+
+struct slot_key {
+	__u32 service;
+	__u32 generation;
+	__u32 index;
+};
+_Static_assert(sizeof(struct slot_key) == 12, "ABI");
+
+/* Vose's alias method: `backend` if a random u32 is at most `threshold`, else `alias`. */
+struct slot {
+	__u32 backend;
+	__u32 alias;
+	__u32 threshold;
+};
+_Static_assert(sizeof(struct slot) == 12, "ABI");
+
+/* ---- backends: by id; an id is never used twice while a socket may remember it ---- */
+
+enum backend_flags {
+	BACKEND_ACCEPTS = 1, /* in its service's current slots: clients bound to it by affinity or an open UDP flow may stay */
+};
+
+struct backend {
+	struct weft_addr addr;
+	__be16 port;
+	__u16 flags;   /* enum backend_flags */
+	__u32 service; /* service id */
+	__u32 weight;
+};
+_Static_assert(sizeof(struct backend) == 28, "ABI");
+
+/* Written by the kernel alone, once the agent has made the entry. */
+struct backend_load {
+	__u64 open;  /* connections now */
+	__u64 total; /* connections ever */
+};
+_Static_assert(sizeof(struct backend_load) == 16, "ABI");
+
+/* ---- ClientIP affinity: a client is a network namespace, that is a pod, or the node with all its host-network pods ---- */
+
+struct affinity_key {
+	__u64 client; /* network namespace cookie */
+	__u32 service;
+	__u32 pad; /* zero */
+};
+_Static_assert(sizeof(struct affinity_key) == 16, "ABI");
+
+struct affinity {
+	__u64 last_ns; /* CLOCK_MONOTONIC of the last new connection */
+	__u32 backend;
+	__u32 pad; /* zero */
+};
+_Static_assert(sizeof(struct affinity) == 16, "ABI");
+
+/* ---- what a socket remembers, freed by the kernel with the socket ---- */
+
+enum socket_flags {
+	SOCKET_COUNTED = 1, /* stands in its backend's `open` */
+};
+
+/* A connected socket (TCP, or UDP after connect) whose destination was a service. */
+struct socket_service {
+	struct weft_addr vip;  /* what the application asked for */
+	struct weft_addr addr; /* what it got */
+	__be16 vip_port;
+	__be16 port;
+	__u32 backend;
+	__u32 service;
+	__u32 flags; /* enum socket_flags */
+};
+_Static_assert(sizeof(struct socket_service) == 48, "ABI");
+
+/* An unconnected UDP socket talks to several services at once; each flow keeps its backend while it is used. */
+#define UDP_PEERS 16
+/* A flow idle for longer chooses anew (kube-proxy's conntrack forgets a UDP stream after 120 s). */
+#define UDP_PEER_IDLE_NS (120ULL * 1000 * 1000 * 1000)
+
+struct udp_peer {
+	struct weft_addr vip;
+	struct weft_addr addr;
+	__be16 vip_port;
+	__be16 port;
+	__u32 backend; /* 0: unused entry */
+	__u64 last_ns; /* CLOCK_MONOTONIC of the last datagram sent */
+};
+_Static_assert(sizeof(struct udp_peer) == 48, "ABI");
+
+struct udp_peers {
+	struct udp_peer peer[UDP_PEERS];
+};
+_Static_assert(sizeof(struct udp_peers) == 48 * UDP_PEERS, "ABI");
+
+/* ---- closing connections of backends that went away ---- */
+
+/* One record per socket found by the iterator; enough to destroy it over netlink where the kernel has no bpf_sock_destroy. */
+struct closing_socket {
+	struct weft_addr local;
+	struct weft_addr remote;
+	__be16 local_port;
+	__be16 remote_port;
+	__u16 family;	 /* AF_INET or AF_INET6, as the socket has it */
+	__u16 protocol;	 /* IPPROTO_TCP or IPPROTO_UDP */
+	__u32 netns;	 /* inode number of its network namespace, as in /proc/PID/ns/net */
+	__u32 backend;
+};
+_Static_assert(sizeof(struct closing_socket) == 48, "ABI");
+
+/* ---- counters, per CPU ---- */
+
+enum counter {
+	COUNTER_CONNECTIONS = 0,      /* connects sent to a backend */
+	COUNTER_REFUSED = 1,	      /* connects and datagrams refused: no backend */
+	COUNTER_DATAGRAMS = 2,	      /* unconnected datagrams sent to a backend */
+	COUNTER_AFFINITY_HITS = 3,    /* choices made by affinity */
+	COUNTER_CHOICE_RETRIES = 4,   /* choices begun again because the slots changed meanwhile */
+	COUNTER_CHOICE_FAILURES = 5,  /* choices given up: counted as refused as well */
+	COUNTER_UDP_PEERS_EVICTED = 6, /* live flows of a socket with more than UDP_PEERS of them */
+	COUNTER_STORAGE_FAILURES = 7, /* no memory for socket storage: refused */
+	COUNTER_SOCKETS_CLOSED = 8,   /* connections closed because their backend went away */
+	COUNTERS = 9,
+};
+
+/* ---- agent: ids that must not be used again, over restarts too ---- */
+
+struct id_allocator {
+	__u32 next_service;
+	__u32 next_backend;
+};
+_Static_assert(sizeof(struct id_allocator) == 8, "ABI");
+
+#endif

@@ -1,0 +1,92 @@
+//! The kernel's tables, one typed file per map.
+//!
+//! Whoever decides what stands in them sees only [`Table`]: maps in the kernel ([`crate::bpf`]) or, in tests, [`memory`].
+
+mod keys;
+pub mod memory;
+
+pub use keys::{
+    AllocatedIds, BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceId,
+    ServiceKey, Slot, SlotKey,
+};
+
+/// A map that the agent writes and reads.
+///
+/// Not atomic as a whole: order writes so that each step leaves a table that readers can use.
+pub trait Table<K, V>: Send {
+    /// Name of the map, for messages.
+    fn name(&self) -> &'static str;
+
+    /// Inserts or replaces all entries, or as many as go in.
+    ///
+    /// # Errors
+    /// The first entry that did not go in and why; those before it are written.
+    fn write(&mut self, entries: &[(K, V)]) -> Result<(), WriteError>;
+
+    /// Deletes these keys. One that is not there is no error.
+    ///
+    /// # Errors
+    /// When the kernel refuses for another reason.
+    fn delete(&mut self, keys: &[K]) -> Result<(), TableError>;
+
+    /// The value of one key.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn get(&self, key: &K) -> Result<Option<V>, TableError>;
+
+    /// Everything in the table.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn entries(&self) -> Result<Vec<(K, V)>, TableError>;
+
+    /// The most entries it can hold.
+    fn capacity(&self) -> usize;
+}
+
+/// A map operation that the kernel refused.
+#[derive(Debug, thiserror::Error)]
+#[error("map {map}: {operation}: {source}")]
+pub struct TableError {
+    /// Name of the map.
+    pub map: &'static str,
+    /// What was tried.
+    pub operation: &'static str,
+    /// The kernel's answer.
+    pub source: std::io::Error,
+}
+
+/// A write that stopped before its end.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// No room: `written` entries went in.
+    #[error("map {map} is full ({capacity} entries): raise it with --map-size {map}=N")]
+    Full {
+        /// Name of the map.
+        map: &'static str,
+        /// Its size.
+        capacity: usize,
+        /// How many of the given entries are in.
+        written: usize,
+    },
+    /// Any other refusal.
+    #[error(transparent)]
+    Failed(#[from] TableError),
+}
+
+/// All tables of the service load balancer.
+pub struct Tables {
+    /// What clients connect to.
+    pub services: Box<dyn Table<ServiceKey, ServiceEntry>>,
+    /// Each service's choices.
+    pub slots: Box<dyn Table<SlotKey, Slot>>,
+    /// Where connections go.
+    pub backends: Box<dyn Table<BackendId, BackendEntry>>,
+    /// Connection counts, made by the agent and then written by the kernel.
+    pub loads: Box<dyn Table<BackendId, BackendLoad>>,
+    /// Round robin's position, made by the agent and then written by the kernel.
+    pub cursors: Box<dyn Table<ServiceId, u64>>,
+    /// One entry: the next ids to give out, so that none is used again after a restart.
+    pub ids: Box<dyn Table<u32, AllocatedIds>>,
+}
