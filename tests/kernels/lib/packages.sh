@@ -71,6 +71,7 @@ newest_image() {
 # The archive is the one that the machine already uses.
 private_apt() {
     local line=$1 dir=$cache/apt archive
+    # shellcheck disable=SC2016 # apt's variables, not the shell's
     archive=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | head -1)
     [[ -n $archive ]] || die "no Debian archive among apt's sources to fetch a $line kernel from"
     mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
