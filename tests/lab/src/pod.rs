@@ -1,0 +1,159 @@
+//! A pod of the lab.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::DualStack;
+use crate::manifest::PodManifest;
+use crate::netns::Netns;
+use crate::process::{Launch, Place};
+
+/// What a pod is to be.
+#[derive(Debug, Clone)]
+pub struct PodSpec {
+    pub(crate) name: String,
+    pub(crate) node: String,
+    pub(crate) namespace: String,
+    pub(crate) service_account: String,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) ports: Vec<(String, u16)>,
+}
+
+impl PodSpec {
+    /// A pod on `node`, in namespace `default` with service account `default`. `name` is unique in the lab.
+    pub fn new(name: impl Into<String>, node: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            node: node.into(),
+            namespace: "default".into(),
+            service_account: "default".into(),
+            labels: BTreeMap::new(),
+            ports: Vec::new(),
+        }
+    }
+
+    /// Puts it in a Kubernetes namespace.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// Gives it a service account.
+    pub fn service_account(mut self, account: impl Into<String>) -> Self {
+        self.service_account = account.into();
+        self
+    }
+
+    /// Adds a label.
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// Names a container port, for services that refer to it by name.
+    pub fn port(mut self, name: impl Into<String>, port: u16) -> Self {
+        self.ports.push((name.into(), port));
+        self
+    }
+}
+
+/// A pod: a network namespace joined to its node, and a cgroup below the node's. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Pod {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    spec: PodSpec,
+    addresses: DualStack,
+    host_link: String,
+    netns: Netns,
+    place: Place,
+}
+
+impl Pod {
+    pub(crate) fn new(
+        spec: PodSpec,
+        addresses: DualStack,
+        host_link: String,
+        netns: Netns,
+        place: Place,
+    ) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                spec,
+                addresses,
+                host_link,
+                netns,
+                place,
+            }),
+        }
+    }
+
+    /// Its name, unique in the lab.
+    pub fn name(&self) -> &str {
+        &self.inner.spec.name
+    }
+
+    /// Its Kubernetes namespace.
+    pub fn namespace(&self) -> &str {
+        &self.inner.spec.namespace
+    }
+
+    /// Name of the node it is on.
+    pub fn node(&self) -> &str {
+        &self.inner.spec.node
+    }
+
+    /// Its addresses.
+    pub fn addresses(&self) -> DualStack {
+        self.inner.addresses
+    }
+
+    /// Its IPv4 address with a port.
+    pub fn socket_v4(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.inner.addresses.v4.into(), port)
+    }
+
+    /// Its IPv6 address with a port.
+    pub fn socket_v6(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.inner.addresses.v6.into(), port)
+    }
+
+    /// Its network namespace.
+    pub fn netns(&self) -> &Netns {
+        &self.inner.netns
+    }
+
+    /// Name of the node's end of its link.
+    pub fn host_link(&self) -> &str {
+        &self.inner.host_link
+    }
+
+    /// Where its processes run.
+    pub fn place(&self) -> &Place {
+        &self.inner.place
+    }
+
+    /// Prepares to run `program` in the pod.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Launch {
+        self.inner.place.command(program)
+    }
+
+    /// The Kubernetes object that describes it, ready.
+    pub fn manifest(&self) -> PodManifest {
+        let spec = &self.inner.spec;
+        let mut manifest = PodManifest::new(&spec.name, &spec.node, self.inner.addresses.both())
+            .namespace(&spec.namespace)
+            .service_account(&spec.service_account);
+        for (key, value) in &spec.labels {
+            manifest = manifest.label(key, value);
+        }
+        for (name, port) in &spec.ports {
+            manifest = manifest.port(name, *port);
+        }
+        manifest
+    }
+}
