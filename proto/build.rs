@@ -14,8 +14,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Equal messages have equal bytes.
         .btree_map(["."]);
     tonic_prost_build::configure()
-        .type_attribute("weft.admin", "#[derive(serde::Serialize)]")
-        .type_attribute("weft.admin", "#[serde(rename_all = \"camelCase\")]")
+        .type_attribute(".weft.admin", "#[derive(serde::Serialize)]")
+        .type_attribute(".weft.admin", "#[serde(rename_all = \"camelCase\")]")
         .compile_fds_with_config(descriptors, prost)?;
     println!("cargo::rerun-if-changed=weft");
     Ok(())

@@ -1,3 +1,12 @@
 //! The `weft` binary.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod args;
+mod output;
+
+fn main() {
+    match args::Cli::from_process() {
+        Ok(c) => println!("{c:?}"),
+        Err(e) => e.exit(),
+    }
+}

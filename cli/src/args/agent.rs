@@ -1,0 +1,144 @@
+//! Options of the node agent, in `weft agent` and in `weft up`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use weft_l7_proxy::EnvoyChoice;
+
+use super::{MapSize, Refusal, RunDir, unsupported};
+
+/// Options of the node agent.
+#[derive(Debug, Args)]
+pub(crate) struct AgentArgs {
+    /// This node's name, as the manifests spell it
+    #[arg(long, env = "WEFT_NODE", value_name = "NAME")]
+    pub(crate) node: String,
+
+    /// cgroup v2 folder where the socket hooks attach: they act on every process below it
+    /// [default: the cgroup v2 root]
+    #[arg(long, env = "WEFT_CGROUP", value_name = "DIR")]
+    pub(crate) cgroup: Option<PathBuf>,
+
+    /// BPF file system where maps and links are pinned, so that they outlive the agent
+    #[arg(long, env = "WEFT_BPFFS", value_name = "DIR", default_value = DEFAULT_BPFFS)]
+    pub(crate) bpffs: PathBuf,
+
+    #[command(flatten)]
+    pub(crate) run_dir: RunDir,
+
+    /// Interface that leads to other nodes, repeatable [default: the default route's]. No program attaches there in
+    /// this version
+    #[arg(long, env = "WEFT_UPLINK", value_name = "IFACE", value_delimiter = ',')]
+    pub(crate) uplink: Vec<String>,
+
+    /// Where /metrics, /healthz and /readyz are served, or "none"
+    #[arg(long, env = "WEFT_METRICS", value_name = "ADDR:PORT", default_value = DEFAULT_METRICS)]
+    pub(crate) metrics: Metrics,
+
+    /// Entries that a map can hold, repeatable [default: see `weft status`]. Takes effect when the map is made
+    #[arg(
+        long,
+        env = "WEFT_MAP_SIZE",
+        value_name = "NAME=ENTRIES",
+        value_delimiter = ','
+    )]
+    pub(crate) map_size: Vec<MapSize>,
+
+    /// How long connections to a draining backend may live before they are closed, as in "30s" or "5m"; "0s" is
+    /// without limit
+    #[arg(long, env = "WEFT_DRAIN_TIMEOUT", value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
+    pub(crate) drain_timeout: Duration,
+
+    /// Envoy for layer 7: a path, "none", or "auto" for `envoy` on PATH, then the one that setup installed. This
+    /// version hands nothing to it yet
+    #[arg(long, env = "WEFT_ENVOY", value_name = "PATH", default_value = "auto")]
+    pub(crate) envoy: EnvoyChoice,
+
+    /// Same-node acceleration: "auto" uses it where it is there. Not in this version
+    #[arg(
+        long,
+        env = "WEFT_ACCELERATION",
+        value_name = "MODE",
+        default_value = "auto"
+    )]
+    pub(crate) acceleration: Acceleration,
+
+    /// What happens to connections that no policy names. "deny" is not in this version and is refused
+    #[arg(
+        long,
+        env = "WEFT_DEFAULT_POLICY",
+        value_name = "VERDICT",
+        default_value = "allow"
+    )]
+    pub(crate) default_policy: DefaultPolicy,
+
+    /// OTLP collector for traces and metrics. Not in this version: refused
+    #[arg(long, env = "WEFT_OTLP", value_name = "URL")]
+    pub(crate) otlp: Option<String>,
+}
+
+/// Default of `--bpffs`.
+pub(crate) const DEFAULT_BPFFS: &str = "/sys/fs/bpf/weft";
+/// Default of `--metrics`.
+const DEFAULT_METRICS: &str = "127.0.0.1:15020";
+
+/// Value of `--metrics`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Metrics(pub(crate) Option<SocketAddr>);
+
+impl FromStr for Metrics {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        if s == "none" {
+            return Ok(Self(None));
+        }
+        let address = s.parse().map_err(|_| {
+            "give an address and port as in 127.0.0.1:15020 or [::1]:15020, or \"none\"".to_owned()
+        })?;
+        Ok(Self(Some(address)))
+    }
+}
+
+/// Value of `--acceleration`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Acceleration {
+    /// Where the kernel offers it.
+    Auto,
+    /// Never.
+    Off,
+}
+
+/// Value of `--default-policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DefaultPolicy {
+    /// They pass.
+    Allow,
+    /// They are refused.
+    Deny,
+}
+
+impl AgentArgs {
+    /// # Errors
+    /// An option asks for what this version cannot do, and doing without would surprise.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        if self.default_policy == DefaultPolicy::Deny {
+            return Err(unsupported::refuse(
+                "--default-policy deny",
+                "policies are",
+                "nothing would be denied: leave the option out or give \"allow\"",
+            ));
+        }
+        if self.otlp.is_some() {
+            return Err(unsupported::refuse(
+                "--otlp",
+                "the export of traces and metrics is",
+                "leave the option out, and scrape --metrics instead",
+            ));
+        }
+        Ok(())
+    }
+}

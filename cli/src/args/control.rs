@@ -1,0 +1,103 @@
+//! Options of the control plane, in `weft control` and in `weft up`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{AgentArgs, Refusal, remote, unsupported};
+
+/// Where the control plane reads the cluster's objects.
+#[derive(Debug, Args)]
+pub(crate) struct SourceArgs {
+    /// Folder of Kubernetes manifests (*.yaml, *.yml, *.json), watched: a change takes effect at once
+    #[arg(long, env = "WEFT_MANIFESTS", value_name = "DIR")]
+    pub(crate) manifests: Option<PathBuf>,
+
+    /// Kubernetes API server. Not in this version: refused
+    #[arg(long, env = "WEFT_KUBECONFIG", value_name = "FILE", hide = true)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// Trust domain of the workloads' SPIFFE IDs
+    #[arg(
+        long,
+        env = "WEFT_TRUST_DOMAIN",
+        value_name = "NAME",
+        default_value = "cluster.local"
+    )]
+    pub(crate) trust_domain: String,
+}
+
+impl SourceArgs {
+    /// The folder to read.
+    ///
+    /// # Errors
+    /// None was given.
+    pub(crate) fn folder(&self) -> Result<&PathBuf, Refusal> {
+        if self.kubeconfig.is_some() {
+            return Err(unsupported::refuse(
+                "--kubeconfig",
+                "reading from a Kubernetes API server is",
+                "give a folder of manifests with --manifests DIR",
+            ));
+        }
+        self.manifests.as_ref().ok_or_else(|| {
+            Refusal::new(
+                "--manifests DIR is missing: the folder with the Kubernetes manifests to serve",
+            )
+        })
+    }
+}
+
+/// Options of `weft control`.
+#[derive(Debug, Args)]
+pub(crate) struct ControlArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+
+    /// Address and port where agents find the ADS service
+    #[arg(
+        long,
+        env = "WEFT_LISTEN",
+        value_name = "ADDR:PORT",
+        default_value = "0.0.0.0:15010"
+    )]
+    pub(crate) listen: SocketAddr,
+
+    #[command(flatten)]
+    pub(crate) security: remote::SecurityArgs,
+}
+
+impl ControlArgs {
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        self.source.folder()?;
+        self.security.check_listen(self.listen)
+    }
+}
+
+/// Options of `weft up`.
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+
+    #[command(flatten)]
+    pub(crate) agent: AgentArgs,
+
+    /// Also serve ADS on this address and port, for agents of other nodes [default: in this process only]
+    #[arg(long, env = "WEFT_LISTEN", value_name = "ADDR:PORT")]
+    pub(crate) listen: Option<SocketAddr>,
+
+    #[command(flatten)]
+    pub(crate) security: remote::SecurityArgs,
+}
+
+impl UpArgs {
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        self.source.folder()?;
+        self.agent.check()?;
+        self.security.check()?;
+        self.listen
+            .map_or(Ok(()), |address| self.security.check_listen(address))
+    }
+}

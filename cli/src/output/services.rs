@@ -1,0 +1,59 @@
+//! `weft services`.
+
+use weft_proto::wire::admin::v1::Service;
+
+use super::{Style, Table};
+
+/// One row per service port.
+pub(crate) fn services(list: &[Service], style: Style) -> String {
+    let mut table = Table::new(
+        style,
+        [
+            "SERVICE",
+            "PORT",
+            "ADDRESSES",
+            "POLICY",
+            "#READY",
+            "#DRAINING",
+            "#UNHEALTHY",
+            "#OPEN",
+            "#TOTAL",
+        ],
+    );
+    for service in list {
+        let addresses = table.list(&service.addresses);
+        table.row([
+            service.service.clone(),
+            port(service),
+            addresses,
+            policy(service),
+            service.ready.to_string(),
+            service.draining.to_string(),
+            service.unhealthy.to_string(),
+            service.open_connections.to_string(),
+            service.total_connections.to_string(),
+        ]);
+    }
+    table.text()
+}
+
+fn port(service: &Service) -> String {
+    let port = format!("{}/{}", service.port, service.protocol);
+    if service.port_name.is_empty() {
+        port
+    } else {
+        format!("{port} ({})", service.port_name)
+    }
+}
+
+/// What departs from the defaults stands beside the policy.
+fn policy(service: &Service) -> String {
+    let mut text = service.policy.clone();
+    if !matches!(service.locality.as_str(), "" | "None") {
+        text.push_str(&format!(" {}", service.locality));
+    }
+    if service.affinity_seconds > 0 {
+        text.push_str(&format!(" ClientIP {}s", service.affinity_seconds));
+    }
+    text
+}
