@@ -54,6 +54,11 @@ pub fn pod(node: u8, index: u8) -> DualStack {
     }
 }
 
+/// Which pod of node `node` has `addresses` in the plan; the reverse of [`pod`].
+pub fn pod_index(node: u8, addresses: DualStack) -> Option<u8> {
+    (0..MAX_PODS).find(|index| pod(node, *index) == addresses)
+}
+
 /// The pods' IPv4 gateway on node `node`; the IPv6 one is [`GATEWAY_V6`].
 pub fn gateway_v4(node: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 244, node, 1)

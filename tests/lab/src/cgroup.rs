@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::{LabError, Result};
 
-/// How long killed processes may take to leave their cgroup.
-const EMPTY_WITHIN: Duration = Duration::from_secs(5);
+/// How long killed processes may take to leave their cgroup, and the cgroup to go.
+const GONE_WITHIN: Duration = Duration::from_secs(5);
 const RETRY_EVERY: Duration = Duration::from_millis(5);
 
 /// A cgroup v2 directory. Cheap to clone; dropping it does not remove the cgroup.
@@ -79,56 +79,33 @@ fn find_cgroup2(mounts: &str) -> Option<PathBuf> {
 
 /// Kills and removes the tree at `path`; see [`Cgroup::remove`].
 pub(crate) fn remove(path: &Path) -> Result<()> {
-    if !path.exists() {
-        return Ok(());
-    }
-    let kill = path.join("cgroup.kill");
-    fs::write(&kill, "1").map_err(LabError::io("write", kill))?;
-    wait_until_empty(path)?;
-    remove_tree(path)
-}
-
-fn wait_until_empty(path: &Path) -> Result<()> {
-    let events = path.join("cgroup.events");
-    let deadline = Instant::now() + EMPTY_WITHIN;
+    let deadline = Instant::now() + GONE_WITHIN;
+    // More than once: a process that was just started may join after the kill.
     loop {
-        let text = fs::read_to_string(&events).map_err(LabError::io("read", &events))?;
-        if text.lines().any(|line| line == "populated 0") {
-            return Ok(());
-        }
-        if Instant::now() > deadline {
-            return Err(LabError::Timeout {
-                what: format!("end of all processes in {}", path.display()),
-                after: EMPTY_WITHIN,
-                detail: String::new(),
-            });
-        }
-        sleep(RETRY_EVERY);
-    }
-}
-
-fn remove_tree(path: &Path) -> Result<()> {
-    for entry in fs::read_dir(path).map_err(LabError::io("list", path))? {
-        let entry = entry.map_err(LabError::io("list", path))?;
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_tree(&entry.path())?;
-        }
-    }
-    remove_dir(path).map_err(LabError::io("remove cgroup", path))
-}
-
-/// The kernel may call a cgroup busy for a moment after its last process ended.
-fn remove_dir(path: &Path) -> io::Result<()> {
-    let deadline = Instant::now() + EMPTY_WITHIN;
-    loop {
-        match fs::remove_dir(path) {
+        match kill_and_remove(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) if error.kind() == ErrorKind::ResourceBusy && Instant::now() < deadline => {
                 sleep(RETRY_EVERY);
             }
-            done => return done,
+            done => return done.map_err(LabError::io("remove cgroup", path)),
         }
     }
+}
+
+fn kill_and_remove(path: &Path) -> io::Result<()> {
+    fs::write(path.join("cgroup.kill"), "1")?;
+    remove_tree(path)
+}
+
+/// Children first. Busy while a killed process has not ended yet.
+fn remove_tree(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_tree(&entry.path())?;
+        }
+    }
+    fs::remove_dir(path)
 }
 
 #[cfg(test)]

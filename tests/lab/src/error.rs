@@ -83,6 +83,24 @@ pub enum LabError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A manifest that a lab is to be built from does not fit.
+    #[error("{path}: {reason}")]
+    Manifest {
+        /// The file or folder.
+        path: PathBuf,
+        /// The object, the field, and what is wrong.
+        reason: String,
+    },
+    /// An address that the plan does not have on that node, or that is in use.
+    #[error("pod `{pod}` cannot have address {address}: {reason}")]
+    BadAddress {
+        /// The pod.
+        pod: String,
+        /// Its IPv4 address.
+        address: std::net::Ipv4Addr,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// More nodes or pods than the address plan holds.
     #[error("too many {kind}s: the address plan holds {limit}")]
     Full {

@@ -1,6 +1,6 @@
 //! The lab itself: building it, adding and removing pods, taking it down.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -10,59 +10,16 @@ use crate::cgroup::Cgroup;
 use crate::manifest::Manifests;
 use crate::netns::Netns;
 use crate::node::NodeParts;
-use crate::process::Place;
-use crate::{LabError, Node, Pod, PodSpec, Result, addr, bpffs, owner, teardown, topology};
+use crate::registry::{Pods, bad_name, check_name, next_node, unknown};
+use crate::{
+    LabBuilder, LabError, Node, Place, Pod, PodSpec, Result, addr, bpffs, manifest, owner,
+    teardown, topology,
+};
 
 /// Set to keep a lab for inspection instead of removing it when it is dropped; the next lab sweeps it away.
 const KEEP_VARIABLE: &str = "WEFT_LAB_KEEP";
 /// How much of each log is shown when a test panics.
 const LINES_ON_PANIC: usize = 30;
-
-/// Says what a [`Lab`] is to hold.
-#[derive(Debug, Default)]
-pub struct LabBuilder {
-    nodes: Vec<(String, Option<String>)>,
-    pods: Vec<PodSpec>,
-}
-
-impl LabBuilder {
-    /// Adds a node.
-    pub fn node(mut self, name: impl Into<String>) -> Self {
-        self.nodes.push((name.into(), None));
-        self
-    }
-
-    /// Adds a node in a zone.
-    pub fn node_in_zone(mut self, name: impl Into<String>, zone: impl Into<String>) -> Self {
-        self.nodes.push((name.into(), Some(zone.into())));
-        self
-    }
-
-    /// Adds a pod.
-    pub fn pod(mut self, spec: PodSpec) -> Self {
-        self.pods.push(spec);
-        self
-    }
-
-    /// Makes it all.
-    ///
-    /// # Errors
-    /// Without root or cgroup v2, for bad names, and when the system refuses a step; what was made is removed again.
-    pub fn build(self) -> Result<Lab> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(LabError::NotRoot);
-        }
-        // Built into a `Lab` from the first step on, so that its `Drop` cleans up when a later step fails.
-        let mut lab = Lab::empty()?;
-        for (name, zone) in self.nodes {
-            lab.add_node(&name, zone)?;
-        }
-        for spec in self.pods {
-            lab.add_pod(spec)?;
-        }
-        Ok(lab)
-    }
-}
 
 /// A running lab. Dropping it ends its processes and removes everything it made.
 #[derive(Debug)]
@@ -78,20 +35,13 @@ pub struct Lab {
     removed: bool,
 }
 
-#[derive(Debug, Default)]
-struct Pods {
-    by_name: BTreeMap<String, Pod>,
-    /// Addresses in use, as (node, index).
-    taken: BTreeSet<(u8, u8)>,
-}
-
 impl Lab {
     /// Starts the description of a lab.
     pub fn builder() -> LabBuilder {
         LabBuilder::default()
     }
 
-    fn empty() -> Result<Self> {
+    pub(crate) fn empty() -> Result<Self> {
         let lock = owner::Lock::take()?;
         teardown::sweep()?;
         let name = random_name();
@@ -133,7 +83,7 @@ impl Lab {
         })
     }
 
-    fn add_node(&mut self, name: &str, zone: Option<String>) -> Result<()> {
+    pub(crate) fn add_node(&mut self, name: &str, zone: Option<String>) -> Result<()> {
         check_name("node", name)?;
         if self.nodes.iter().any(|node| node.name() == name) {
             return Err(bad_name("node", name, "taken already"));
@@ -170,12 +120,7 @@ impl Lab {
         if pods.by_name.contains_key(&spec.name) {
             return Err(bad_name("pod", &spec.name, "taken already"));
         }
-        let index = (0..addr::MAX_PODS)
-            .find(|index| !pods.taken.contains(&(node.index(), *index)))
-            .ok_or(LabError::Full {
-                kind: "pod",
-                limit: addr::MAX_PODS.into(),
-            })?;
+        let index = pods.free_index(&spec, &node)?;
         let addresses = addr::pod(node.index(), index);
         let host_link = format!("veth{index}");
         let netns_name = format!("{}-p-{}", self.name, spec.name);
@@ -276,7 +221,7 @@ impl Lab {
         let pods = self.pods();
         let namespaces: BTreeSet<&str> = pods.iter().map(Pod::namespace).collect();
         for namespace in namespaces {
-            let text = crate::manifest::namespace(namespace);
+            let text = manifest::namespace(namespace);
             self.manifests
                 .write(&format!("namespace-{namespace}"), &text)?;
         }
@@ -349,41 +294,4 @@ fn random_name() -> String {
         "wl{:08x}",
         RandomState::new().hash_one(std::process::id()) >> 32
     )
-}
-
-fn next_node(count: usize) -> Result<u8> {
-    u8::try_from(count + 1)
-        .ok()
-        .filter(|index| *index <= addr::MAX_NODES)
-        .ok_or(LabError::Full {
-            kind: "node",
-            limit: addr::MAX_NODES.into(),
-        })
-}
-
-fn check_name(kind: &'static str, name: &str) -> Result<()> {
-    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    if name.is_empty() || name.len() > 200 || !name.chars().all(legal) || name.starts_with('.') {
-        return Err(bad_name(
-            kind,
-            name,
-            "it names files: use letters, digits, `-`, `_` and `.`",
-        ));
-    }
-    Ok(())
-}
-
-fn bad_name(kind: &'static str, name: &str, reason: &'static str) -> LabError {
-    LabError::BadName {
-        kind,
-        name: name.to_owned(),
-        reason,
-    }
-}
-
-fn unknown(kind: &'static str, name: &str) -> LabError {
-    LabError::Unknown {
-        kind,
-        name: name.to_owned(),
-    }
 }

@@ -28,30 +28,37 @@
 
 pub mod addr;
 pub mod bpffs;
+mod builder;
 pub mod cgroup;
 pub mod client;
 mod error;
 mod lab;
+mod launch;
 pub mod manifest;
 pub mod netns;
 mod node;
+mod output;
 mod owner;
 mod pod;
 pub mod probe;
-pub mod process;
+mod process;
+mod registry;
 mod teardown;
 pub mod tools;
 mod topology;
 pub mod weft;
 
 pub use addr::DualStack;
+pub use builder::LabBuilder;
 pub use client::{GetOptions, Hold, Load, LoadOptions, ServeOptions};
 pub use error::LabError;
-pub use lab::{Lab, LabBuilder};
+pub use lab::Lab;
+pub use launch::{Launch, Place};
 pub use manifest::Manifests;
 pub use node::Node;
+pub use output::Output;
 pub use pod::{Pod, PodSpec};
-pub use process::{Launch, Output, Place, Process};
+pub use process::Process;
 pub use weft::{Weft, WeftOptions};
 
 /// Result with [`LabError`].

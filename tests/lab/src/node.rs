@@ -7,8 +7,7 @@ use crate::addr::{self, DualStack};
 use crate::cgroup::Cgroup;
 use crate::manifest::NodeManifest;
 use crate::netns::Netns;
-use crate::process::{Launch, Place};
-use crate::{Result, topology};
+use crate::{Launch, Place, Result, topology};
 
 /// A node: a network namespace with forwarding, a cgroup above those of its pods, and the agent's directories. Cheap
 /// to clone.

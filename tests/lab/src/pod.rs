@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::DualStack;
 use crate::manifest::PodManifest;
 use crate::netns::Netns;
-use crate::process::{Launch, Place};
+use crate::{Launch, Place};
 
 /// What a pod is to be.
 #[derive(Debug, Clone)]
@@ -18,6 +18,7 @@ pub struct PodSpec {
     pub(crate) service_account: String,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) ports: Vec<(String, u16)>,
+    pub(crate) addresses: Option<DualStack>,
 }
 
 impl PodSpec {
@@ -30,6 +31,7 @@ impl PodSpec {
             service_account: "default".into(),
             labels: BTreeMap::new(),
             ports: Vec::new(),
+            addresses: None,
         }
     }
 
@@ -48,6 +50,12 @@ impl PodSpec {
     /// Adds a label.
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// Gives it these addresses, out of its node's pod networks, instead of the first free ones.
+    pub fn addresses(mut self, addresses: DualStack) -> Self {
+        self.addresses = Some(addresses);
         self
     }
 

@@ -16,16 +16,16 @@ pub(crate) fn lab_dir(name: &str) -> PathBuf {
 }
 
 /// Removes everything lab `name` made: processes, pins, namespaces, cgroups, files. Goes on after an error and
-/// returns the first one.
+/// returns the first one; the lab's directory then stays, so that a later sweep tries again.
 pub(crate) fn remove(name: &str) -> Result<()> {
     let dir = lab_dir(name);
     let steps = [
         cgroup::mount_point().and_then(|root| cgroup::remove(&root.join(name))),
         bpffs::unmount(&dir.join(BPFFS)),
         remove_namespaces(name),
-        remove_dir(&dir),
     ];
-    steps.into_iter().collect()
+    steps.into_iter().collect::<Result<()>>()?;
+    remove_dir(&dir)
 }
 
 /// Removes the labs whose owner was killed. Call with the [`owner::Lock`] held.

@@ -4,8 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::process::{Output, Process};
-use crate::{Manifests, Node, Result, tools};
+use crate::{Launch, Manifests, Node, Output, Process, Result, tools};
 
 /// How long one CLI call may take on a loaded machine.
 const CLI_WITHIN: Duration = Duration::from_secs(60);
@@ -181,7 +180,7 @@ pub fn cleanup(node: &Node) -> Result<Output> {
         .success()
 }
 
-fn cli_command(binary: &Path, node: &Node, args: &[&str]) -> crate::Launch {
+fn cli_command(binary: &Path, node: &Node, args: &[&str]) -> Launch {
     // Not in the agent's cgroup: its memory and CPU time are measured there.
     let launch = node.host().command(binary).args(args);
     launch.arg("--run-dir").arg(node.run_dir())

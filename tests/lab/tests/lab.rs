@@ -137,10 +137,10 @@ fn a_client_reports_refusal_silence_and_a_broken_connection() -> Result<()> {
 
     let mut server = far.serve(&ServeOptions::tcp(8080))?;
     let hold = client.hold(far.socket_v4(8080), false, Duration::from_secs(20))?;
-    let untouched = client.hold(far.socket_v4(8081), false, Duration::from_millis(300));
+    let untouched = client.hold(far.socket_v4(8082), false, Duration::from_millis(300));
     assert!(
         untouched.is_err(),
-        "a silent server must not count as a held connection"
+        "a refused connection must not count as held"
     );
     server.kill();
     let held = hold.finish()?;
@@ -344,5 +344,29 @@ fn publishing_writes_one_file_for_each_object() -> Result<()> {
     assert!(read("namespace-shop.yaml").contains("kind: Namespace"));
     assert!(read("node-n1.yaml").contains("topology.kubernetes.io/zone: z1"));
     assert!(read("pod-web.yaml").contains("podIP: \"10.244.1.10\""));
+    lab.close()
+}
+
+#[test]
+fn a_lab_matches_the_manifests_it_is_built_from() -> Result<()> {
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/demo");
+    let lab = Lab::builder().manifests(&demo)?.build()?;
+    assert_eq!(lab.nodes().len(), 2);
+    assert_eq!(lab.node("node-2")?.zone(), Some("west"));
+    let web = lab.pod("web-3")?;
+    assert_eq!((web.node(), web.namespace()), ("node-2", "shop"));
+    assert_eq!(web.addresses().v4.to_string(), "10.244.2.11");
+    assert!(lab.manifests().dir().join("services.yaml").exists());
+
+    let second = lab.add_pod(PodSpec::new("second", "node-2").addresses(web.addresses()));
+    assert!(
+        matches!(second, Err(LabError::BadAddress { .. })),
+        "{second:?}"
+    );
+    let elsewhere = lab.add_pod(PodSpec::new("elsewhere", "node-1").addresses(web.addresses()));
+    assert!(
+        matches!(elsewhere, Err(LabError::BadAddress { .. })),
+        "{elsewhere:?}"
+    );
     lab.close()
 }

@@ -4,6 +4,7 @@ mod endpoint_slice;
 mod folder;
 mod node;
 mod pod;
+pub(crate) mod read;
 mod service;
 mod yaml;
 

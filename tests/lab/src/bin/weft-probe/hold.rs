@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> io::Result<()> {
             args.to
         )));
     };
-    eprintln!("{HOLDING}");
+    eprintln!("{HOLDING} {}", first.server.as_deref().unwrap_or_default());
     let deadline = Instant::now() + Duration::from_millis(args.longest);
     let mut answered = 0;
     let error = watch(&mut session, args.ping, deadline, &mut answered);

@@ -1,18 +1,8 @@
-//! `weft-probe` in pods and on nodes: servers and clients for tests.
+//! What `weft-probe` is asked to do, and the arguments that say so.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-
-use crate::probe::{Attempt, Held, Landing, Summary};
-use crate::process::{Launch, Place, Process};
-use crate::{LabError, Node, Pod, Result, tools};
-
-/// What the server prints once all its sockets are bound.
-pub const READY: &str = "weft-probe ready";
-const READY_WITHIN: Duration = Duration::from_secs(10);
-/// Time for a program to start and end, on top of what it was asked to take.
-const MARGIN: Duration = Duration::from_secs(20);
 
 /// How a server is to behave.
 #[derive(Debug, Clone, Default)]
@@ -65,7 +55,7 @@ impl ServeOptions {
         self
     }
 
-    fn args(&self, place_name: &str) -> Vec<String> {
+    pub(super) fn args(&self, place_name: &str) -> Vec<String> {
         let name = self.name.as_deref().unwrap_or(place_name);
         let mut args = vec!["serve".into(), "--name".into(), name.to_owned()];
         for (flag, ports) in [("--tcp", &self.tcp), ("--udp", &self.udp)] {
@@ -147,7 +137,7 @@ impl GetOptions {
         self
     }
 
-    fn args(&self, to: SocketAddr) -> Vec<String> {
+    pub(super) fn args(&self, to: SocketAddr) -> Vec<String> {
         let mut args = vec!["get".into(), to.to_string()];
         args.extend(["--count".into(), self.count.to_string()]);
         args.extend(["--timeout".into(), self.timeout.as_millis().to_string()]);
@@ -205,7 +195,7 @@ impl LoadOptions {
         }
     }
 
-    fn args(&self, to: SocketAddr) -> Vec<String> {
+    pub(super) fn args(&self, to: SocketAddr) -> Vec<String> {
         let mut args = vec!["load".into(), to.to_string()];
         for (flag, value) in [
             ("--concurrency", u128::from(self.concurrency)),
@@ -226,158 +216,3 @@ impl LoadOptions {
         args
     }
 }
-
-/// A load run in the background.
-#[derive(Debug)]
-pub struct Load {
-    process: Process,
-    within: Duration,
-    log: Option<PathBuf>,
-}
-
-impl Load {
-    /// Waits for its end and returns the sum.
-    ///
-    /// # Errors
-    /// When it does not end in time or fails to start.
-    pub fn finish(mut self) -> Result<Summary> {
-        self.process.finish(self.within)?.success()?.json()
-    }
-
-    /// As [`Load::finish`], with every connect it logged.
-    ///
-    /// # Errors
-    /// As [`Load::finish`], and when the log cannot be read.
-    pub fn finish_with_log(self) -> Result<(Summary, Vec<Landing>)> {
-        let log = self.log.clone();
-        let summary = self.finish()?;
-        let Some(path) = log else {
-            return Ok((summary, Vec::new()));
-        };
-        let text = std::fs::read_to_string(&path).map_err(LabError::io("read", &path))?;
-        let parse = |line: &str| {
-            serde_json::from_str(line).map_err(|source| LabError::Parse {
-                command: format!("log {}", path.display()),
-                source,
-                output: line.to_owned(),
-            })
-        };
-        Ok((summary, text.lines().map(parse).collect::<Result<_>>()?))
-    }
-}
-
-/// A connection held in the background.
-#[derive(Debug)]
-pub struct Hold {
-    process: Process,
-    within: Duration,
-}
-
-impl Hold {
-    /// Waits until it is broken or its time is over.
-    ///
-    /// # Errors
-    /// When the probe fails.
-    pub fn finish(mut self) -> Result<Held> {
-        self.process.finish(self.within)?.success()?.json()
-    }
-}
-
-impl Place {
-    fn probe(&self) -> Result<Launch> {
-        Ok(self.command(tools::probe()?))
-    }
-
-    /// Starts a server here; returns when it listens.
-    ///
-    /// # Errors
-    /// When it cannot be started or bind its ports.
-    pub fn serve(&self, options: &ServeOptions) -> Result<Process> {
-        let mut process = self.probe()?.args(options.args(&self.label)).spawn()?;
-        process.wait_for_line(READY, READY_WITHIN)?;
-        Ok(process)
-    }
-
-    /// Asks `to`; one attempt for each request, also for those that failed.
-    ///
-    /// # Errors
-    /// When the probe itself fails; a failed request is no error.
-    pub fn get(&self, to: SocketAddr, options: &GetOptions) -> Result<Vec<Attempt>> {
-        let within = options.timeout * 2 * options.count.max(1) + MARGIN;
-        let output = self.probe()?.args(options.args(to)).run(within)?;
-        output.success()?.json_lines()
-    }
-
-    /// Starts a load on `to`.
-    ///
-    /// # Errors
-    /// When the probe cannot be started.
-    pub fn load(&self, to: SocketAddr, options: &LoadOptions) -> Result<Load> {
-        Ok(Load {
-            process: self.probe()?.args(options.args(to)).spawn()?,
-            within: options.duration + options.timeout * 2 + MARGIN,
-            log: options.log.clone(),
-        })
-    }
-
-    /// Opens a connection to `to` (a connected socket, for UDP), makes one request and holds it for `longest`; returns
-    /// when the answer has come.
-    ///
-    /// # Errors
-    /// When no connection comes about.
-    pub fn hold(&self, to: SocketAddr, udp: bool, longest: Duration) -> Result<Hold> {
-        let launch = self.probe()?.arg("hold").arg(to.to_string());
-        let launch = launch.arg("--for").arg(longest.as_millis().to_string());
-        let launch = if udp { launch.arg("--udp") } else { launch };
-        let mut process = launch.spawn()?;
-        process.wait_for_line(HOLDING, READY_WITHIN)?;
-        Ok(Hold {
-            process,
-            within: longest + MARGIN,
-        })
-    }
-}
-
-/// What `weft-probe hold` prints to standard error once the connection stands.
-pub const HOLDING: &str = "weft-probe holding";
-
-macro_rules! at_place {
-    ($type:ty, $place:ident) => {
-        impl $type {
-            /// See [`Place::serve`].
-            ///
-            /// # Errors
-            /// As there.
-            pub fn serve(&self, options: &ServeOptions) -> Result<Process> {
-                self.$place().serve(options)
-            }
-
-            /// See [`Place::get`].
-            ///
-            /// # Errors
-            /// As there.
-            pub fn get(&self, to: SocketAddr, options: &GetOptions) -> Result<Vec<Attempt>> {
-                self.$place().get(to, options)
-            }
-
-            /// See [`Place::load`].
-            ///
-            /// # Errors
-            /// As there.
-            pub fn load(&self, to: SocketAddr, options: &LoadOptions) -> Result<Load> {
-                self.$place().load(to, options)
-            }
-
-            /// See [`Place::hold`].
-            ///
-            /// # Errors
-            /// As there.
-            pub fn hold(&self, to: SocketAddr, udp: bool, longest: Duration) -> Result<Hold> {
-                self.$place().hold(to, udp, longest)
-            }
-        }
-    };
-}
-
-at_place!(Pod, place);
-at_place!(Node, host);

@@ -1,0 +1,146 @@
+//! The two nodes, their pods and the agents.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use weft_lab::weft::cleanup;
+use weft_lab::{Lab, Pod, Process, ServeOptions, Weft, WeftOptions, bpffs};
+
+use crate::talk;
+
+/// Ports that the pods of `deploy/demo` serve.
+const WEB_PORT: u16 = 8080;
+const DNS_PORT: u16 = 5353;
+const READY_WITHIN: Duration = Duration::from_secs(30);
+
+/// Addresses of the services of `deploy/demo`.
+pub(crate) const WEB: &str = "10.96.0.10:80";
+pub(crate) const WEB_V6: &str = "[fd00:96::10]:80";
+pub(crate) const DNS: &str = "10.96.0.53:53";
+pub(crate) const NOBODY: &str = "10.96.0.99:80";
+
+/// Everything that runs during the demo.
+pub(crate) struct Stage {
+    // Order of drop: clients and servers first, then the agents, the lab last.
+    _servers: Vec<Process>,
+    pub(crate) agents: Vec<Weft>,
+    pub(crate) lab: Lab,
+    source: PathBuf,
+}
+
+impl Stage {
+    /// Builds the lab from a folder of manifests, starts the pods' servers and `weft up` on each node.
+    pub(crate) fn raise(manifests: &Path) -> Result<Self> {
+        talk::title("Two nodes, six pods, each a network namespace; `weft up` on each node");
+        let lab = Lab::builder()
+            .manifests(manifests)
+            .with_context(|| format!("manifests in {}", manifests.display()))?
+            .build()?;
+        let mut servers = Vec::new();
+        for pod in lab.pods() {
+            match pod.name().split_once('-') {
+                Some(("web", _)) => servers.push(pod.serve(&ServeOptions::tcp(WEB_PORT))?),
+                Some(("dns", _)) => servers.push(pod.serve(&ServeOptions::udp(DNS_PORT))?),
+                _ => {}
+            }
+        }
+        let mut agents = Vec::new();
+        for node in lab.nodes() {
+            agents.push(Weft::up(node, lab.manifests(), WeftOptions::default())?);
+        }
+        let mut stage = Self {
+            _servers: servers,
+            agents,
+            lab,
+            source: manifests.to_owned(),
+        };
+        stage.wait_ready()?;
+        Ok(stage)
+    }
+
+    /// Waits until every agent has synced.
+    pub(crate) fn wait_ready(&mut self) -> Result<()> {
+        for agent in &mut self.agents {
+            agent.wait_ready(READY_WITHIN).with_context(|| {
+                let said = agent.process().stderr();
+                let node = agent.node().name();
+                format!(
+                    "weft on {node} did not get ready; its log ends:\n{}",
+                    tail(&said)
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The pod that asks.
+    pub(crate) fn client(&self) -> Result<Pod> {
+        Ok(self.lab.pod("client")?)
+    }
+
+    /// Shows a command of the CLI against the first node's agent.
+    pub(crate) fn show(&self, args: &[&str]) -> Result<()> {
+        let agent = self.agents.first().context("no agent runs")?;
+        let output = agent.cli(args)?.success()?;
+        talk::command(&format!("weft {}", args.join(" ")), &output);
+        Ok(())
+    }
+
+    /// Puts a manifest back that was removed.
+    pub(crate) fn put_back(&self, name: &str) -> Result<()> {
+        let path = self.source.join(format!("{name}.yaml"));
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(self.lab.manifests().write(name, &text)?)
+    }
+
+    /// Says how to look around while it all runs.
+    pub(crate) fn describe(&self) {
+        talk::title(
+            "It all runs on. Look around from another terminal, and press Enter here to end it:",
+        );
+        if let Some(node) = self.lab.nodes().first() {
+            println!("  weft services --run-dir {}", node.run_dir().display());
+        }
+        println!(
+            "  nsenter --net=/run/netns/{}-p-client ss -tn",
+            self.lab.name()
+        );
+        println!("  edit {}", self.lab.manifests().dir().display());
+    }
+
+    /// Stops the agents, removes what they left in the kernel, and takes the lab down.
+    pub(crate) fn strike(self) -> Result<()> {
+        let Self {
+            _servers: servers,
+            mut agents,
+            lab,
+            ..
+        } = self;
+        talk::title("Stop: agents end, `weft cleanup` removes programs, maps and pins");
+        for agent in &mut agents {
+            agent.stop()?;
+        }
+        for node in lab.nodes() {
+            cleanup(node)?;
+            let pins = bpffs::pins(node.bpffs())?;
+            anyhow::ensure!(pins.is_empty(), "{}: still pinned: {pins:?}", node.name());
+        }
+        talk::holds("no pin is left");
+        drop(servers);
+        lab.close()?;
+        Ok(())
+    }
+}
+
+/// A service address of this file.
+pub(crate) fn address(text: &str) -> Result<SocketAddr> {
+    text.parse().with_context(|| format!("address {text}"))
+}
+
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(20);
+    lines.get(from..).unwrap_or_default().join("\n")
+}
