@@ -51,6 +51,18 @@ pub enum LabError {
         /// What was seen instead; empty or starting with a separator.
         detail: String,
     },
+    /// `weft` does not get ready.
+    #[error("weft on {node} is not ready after {within:?}: {said}\nits log ends:\n{log}")]
+    NotReady {
+        /// The node.
+        node: String,
+        /// How long was allowed.
+        within: Duration,
+        /// What `weft status` says.
+        said: String,
+        /// The end of its log.
+        log: String,
+    },
     /// A program of this workspace is not built.
     #[error(
         "`{program}` not found (looked in {searched}): build it with `{hint}` or set {variable}"

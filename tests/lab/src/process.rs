@@ -76,10 +76,7 @@ impl Process {
     /// # Errors
     /// When the system refuses to wait for it.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<ExitStatus>> {
-        let timeout = Timespec::try_from(timeout).ok();
-        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        // An interrupted poll looks like a timeout, and `try_wait` tells.
-        let _ = poll(&mut fds, timeout.as_ref());
+        wait_any(&[self], timeout);
         self.child.try_wait().map_err(|source| LabError::Spawn {
             program: self.line.clone(),
             source,
@@ -87,8 +84,8 @@ impl Process {
     }
 
     /// Whether it has not ended yet.
-    pub fn is_running(&mut self) -> bool {
-        matches!(self.wait(Duration::ZERO), Ok(None))
+    pub fn is_running(&self) -> bool {
+        !wait_any(&[self], Duration::ZERO)
     }
 
     /// Waits until standard output or standard error has a line that contains `text`.
@@ -156,6 +153,26 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// Waits until one of the processes has ended; false when `timeout` is over before.
+pub(crate) fn wait_any(processes: &[&Process], timeout: Duration) -> bool {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).ok();
+        let mut fds: Vec<_> = processes
+            .iter()
+            .map(|process| PollFd::new(&process.pidfd, PollFlags::IN))
+            .collect();
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            // Interrupted by a signal; nothing else can go wrong with a pidfd.
+            Err(_) if left.is_zero() => return false,
+            Err(_) => {}
+        }
     }
 }
 

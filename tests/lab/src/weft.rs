@@ -4,10 +4,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{Launch, Manifests, Node, Output, Process, Result, tools};
+use crate::process::wait_any;
+use crate::{LabError, Launch, Manifests, Node, Output, Process, Result, tools};
 
 /// How long one CLI call may take on a loaded machine.
 const CLI_WITHIN: Duration = Duration::from_secs(60);
+/// Lines of its log that an error shows.
+const LOG_LINES: usize = 20;
 /// How long `weft` may take to end after SIGTERM.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
@@ -97,12 +100,28 @@ impl Weft {
     /// Waits until the agent has synced and every program is attached.
     ///
     /// # Errors
-    /// When it is not ready within `within` (whole seconds), with what `weft status` says.
+    /// When it is not ready within `within` (whole seconds) or has ended, with what `weft status` and its log say.
     pub fn wait_ready(&self, within: Duration) -> Result<()> {
         let seconds = within.as_secs().max(1).to_string();
         let command = cli_command(&self.binary, &self.node, &["status", "--wait", &seconds]);
-        command.run(within + CLI_WITHIN)?.success()?;
-        Ok(())
+        let mut status = command.spawn()?;
+        // A `weft` that has died will not get ready however long one waits.
+        let one_ended = wait_any(&[&status, &self.process], within + CLI_WITHIN);
+        let said = if one_ended && status.is_running() {
+            format!("`{}` has ended", self.process.command())
+        } else {
+            let output = status.finish(Duration::ZERO)?;
+            if output.status.success() {
+                return Ok(());
+            }
+            format!("{}{}", output.stdout, output.stderr)
+        };
+        Err(LabError::NotReady {
+            node: self.node.name().to_owned(),
+            within,
+            said,
+            log: tail(&self.process.stderr()),
+        })
     }
 
     /// Runs a `weft` verb against this node's agent, e.g. `["services"]`.
@@ -227,4 +246,10 @@ fn words(words: &[&str]) -> Vec<OsString> {
 fn with(mut words: Vec<OsString>, more: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     words.extend(more);
     words
+}
+
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(LOG_LINES);
+    lines.get(from..).unwrap_or_default().join("\n")
 }
