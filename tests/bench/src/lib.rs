@@ -1,1 +1,22 @@
 //! Benchmarks against kube-proxy and against no mesh.
+//!
+//! `weft-bench run` makes a lab of network namespaces with a site for each peer,
+//! drives the same load through all of them in turns, and writes tables and plots.
+//! See `docs/bench/README.md` for what is measured and how.
+#![forbid(unsafe_code)]
+
+pub mod case;
+pub mod interrupt;
+pub mod kubernetes;
+pub mod load;
+pub mod machine;
+pub mod objects;
+pub mod peer;
+pub mod plan;
+pub mod report;
+pub mod results;
+pub mod run;
+pub mod site;
+pub mod stage;
+pub mod stats;
+pub mod usage;

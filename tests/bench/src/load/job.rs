@@ -1,0 +1,139 @@
+//! What the bench asks of a load client, and what it gets back: one JSON object
+//! per line each way.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+
+use serde::{Deserialize, Serialize};
+
+/// `count` consecutive IPv4 addresses from `first` on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Range {
+    /// The lowest address.
+    pub first: Ipv4Addr,
+    /// How many addresses; at least 1.
+    pub count: u32,
+}
+
+impl Range {
+    /// A range of one address.
+    pub fn one(first: Ipv4Addr) -> Self {
+        Self { first, count: 1 }
+    }
+
+    /// The address `index` places above the first one.
+    pub fn nth(&self, index: u32) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.first.to_bits().wrapping_add(index))
+    }
+
+    /// Whether `address` is one of these.
+    pub fn contains(&self, address: Ipv4Addr) -> bool {
+        address.to_bits().wrapping_sub(self.first.to_bits()) < self.count
+    }
+
+    /// One of the addresses, all equally likely.
+    pub fn pick(&self, random: &mut fastrand::Rng) -> Ipv4Addr {
+        self.nth(random.u32(0..self.count.max(1)))
+    }
+}
+
+/// The addresses a job connects to: one range after the other is equally likely,
+/// and so is each address within it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Targets {
+    /// At least one.
+    pub ranges: Vec<Range>,
+    /// TCP port, host byte order.
+    pub port: u16,
+}
+
+impl Targets {
+    /// Picks the address of the next connection.
+    pub fn pick(&self, random: &mut fastrand::Rng) -> Option<SocketAddr> {
+        let range = self.ranges.get(random.usize(0..self.ranges.len().max(1)))?;
+        Some(SocketAddrV4::new(range.pick(random), self.port).into())
+    }
+}
+
+/// One order to a load client.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Job {
+    /// Opens connections as fast as it can.
+    Connections(Connections),
+    /// Sends requests over connections that stay open.
+    Requests(Requests),
+    /// Connects until it lands on a given backend.
+    Landing(Landing),
+}
+
+/// Connect, one request, one answer, close by RST; again and again.
+///
+/// RST instead of FIN keeps TIME_WAIT out of the client's port space, which would
+/// otherwise run dry within seconds and measure nothing but the search for ports.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Connections {
+    /// Where to.
+    pub targets: Targets,
+    /// Source addresses, picked at random per connection.
+    pub sources: Range,
+    /// Parallel connections.
+    pub threads: usize,
+    /// Length in milliseconds.
+    pub millis: u64,
+}
+
+/// Requests and answers, one at a time per thread, each over the thread's next
+/// connection.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Requests {
+    /// Where to.
+    pub targets: Targets,
+    /// The backends that count: connections that land elsewhere are opened anew.
+    pub backends: Range,
+    /// Requests in flight.
+    pub threads: usize,
+    /// Open connections of each thread.
+    pub connections: usize,
+    /// Length in milliseconds.
+    pub millis: u64,
+}
+
+/// Connects once every `every_us` until an answer comes from `backend`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Landing {
+    /// Where to.
+    pub targets: Targets,
+    /// The backend to wait for; `None`: any.
+    pub backend: Option<Ipv4Addr>,
+    /// Pause between two connects, microseconds.
+    pub every_us: u64,
+    /// Give up after this many milliseconds.
+    pub timeout_ms: u64,
+}
+
+/// Spread of the single samples of one job, microseconds.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Latency {
+    /// Median.
+    pub p50_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+}
+
+/// The answer to a [`Job`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Of [`Job::Connections`] and [`Job::Requests`].
+    Rate {
+        /// Completed connections or requests per second.
+        per_second: f64,
+        /// Of a whole connection, or of one request.
+        latency: Latency,
+        /// Connections or requests that failed.
+        failed: u64,
+    },
+    /// Of [`Job::Landing`]: when the connect that landed had been established, in
+    /// nanoseconds of `CLOCK_MONOTONIC`; `None`: timed out.
+    Landed(Option<u64>),
+    /// The job could not be done at all.
+    Failed(String),
+}

@@ -1,0 +1,76 @@
+//! What the figures were taken on.
+
+use std::fs;
+use std::process::Command;
+
+/// One line per fact: processor, memory, kernel, versions of the peers' tools.
+pub fn describe() -> Vec<String> {
+    let mut lines = vec![processor(), memory(), kernel()];
+    for (program, argument) in [("iptables", "--version"), ("nft", "--version")] {
+        lines.extend(first_line(program, argument));
+    }
+    lines
+}
+
+/// Now, UTC, ISO 8601.
+pub fn date() -> String {
+    first_line("date", "-u+%Y-%m-%dT%H:%M:%SZ").unwrap_or_default()
+}
+
+/// The command line, with the program by its name alone and folders left out: they
+/// say nothing to whoever repeats it elsewhere.
+pub fn command_line() -> String {
+    let mut words = vec!["tests/bench/run".to_owned()];
+    let mut arguments = std::env::args().skip(2);
+    while let Some(argument) = arguments.next() {
+        let folder = ["--kubernetes", "--weft", "--out"].contains(&argument.as_str());
+        if folder {
+            arguments.next();
+        } else {
+            words.push(argument);
+        }
+    }
+    words.join(" ")
+}
+
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!(
+        "{cores} cores, {}",
+        model.unwrap_or("unknown processor").trim()
+    )
+}
+
+fn memory() -> String {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = text.lines().find_map(|line| {
+        line.strip_prefix("MemTotal:")?
+            .split_whitespace()
+            .next()?
+            .parse::<f64>()
+            .ok()
+    });
+    format!(
+        "{:.0} GiB of memory",
+        kib.unwrap_or_default() / 1024.0 / 1024.0
+    )
+}
+
+fn kernel() -> String {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Linux {}", release.trim())
+}
+
+fn first_line(program: &str, argument: &str) -> Option<String> {
+    let output = Command::new(program).arg(argument).output().ok()?;
+    Some(
+        String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .next()?
+            .to_owned(),
+    )
+}

@@ -1,0 +1,50 @@
+//! The command line of the bench; see the library for what it does.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use weft_bench::{load, report, run};
+
+#[derive(Parser)]
+#[command(version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Measure, print a table, and write results, tables and plots
+    Run(run::Options),
+    /// Write tables and plots again from a results.json
+    Report {
+        /// Folder that holds results.json and gets the rest
+        #[arg(long, default_value = "docs/bench")]
+        out: PathBuf,
+    },
+    /// The load client (started by `run` inside a pod)
+    #[command(hide = true)]
+    Client {
+        #[arg(long)]
+        socket: PathBuf,
+    },
+    /// The load server (started by `run` inside a pod)
+    #[command(hide = true)]
+    Serve {
+        #[arg(long)]
+        port: u16,
+        #[arg(long)]
+        threads: usize,
+    },
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().verb {
+        Verb::Run(options) => run::run(&options),
+        Verb::Report { out } => report::write(&report::read(&out)?, &out),
+        Verb::Client { socket } => load::client(&socket),
+        Verb::Serve { port, threads } => load::serve(port, threads),
+    }
+}

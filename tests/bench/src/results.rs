@@ -1,0 +1,115 @@
+//! What a run found, as it is written to `results.json`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::load::Latency;
+use crate::peer::Kind;
+use crate::plan::Plan;
+use crate::usage::Usage;
+
+/// One run of the bench.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Results {
+    /// The command that made it.
+    pub command: String,
+    /// Date and time, UTC, ISO 8601.
+    pub date: String,
+    /// The machine: one line per fact.
+    pub machine: Vec<String>,
+    /// Length of each measurement of a rate, milliseconds.
+    pub slice_ms: u64,
+    /// One entry per size.
+    pub stages: Vec<Stage>,
+}
+
+/// All figures at one size.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Stage {
+    /// How many services of how many endpoints.
+    pub plan: Plan,
+    /// From start to all services in the kernel.
+    pub syncs: Vec<Sync>,
+    /// Rates, each the same work over different paths.
+    pub rates: Vec<Rates>,
+    /// From an endpoint's change to the kernel.
+    pub changes: Vec<Change>,
+}
+
+/// One peer's full sync.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Sync {
+    /// Which peer.
+    pub peer: Kind,
+    /// From process start to the first connection through the last service, seconds;
+    /// `None`: not within `bound_seconds`.
+    pub connected_seconds: Option<f64>,
+    /// From process start until it said that it is ready, seconds, if it says so.
+    pub ready_seconds: Option<f64>,
+    /// When it was given up, seconds.
+    pub bound_seconds: f64,
+    /// Used from start to then.
+    pub usage: Usage,
+}
+
+/// The same work over different paths, interleaved in rounds.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Rates {
+    /// What was done.
+    pub case: String,
+    /// What is counted per second.
+    pub unit: String,
+    /// The paths; the first is what the others are compared with.
+    pub lanes: Vec<Lane>,
+}
+
+/// One path of a comparison.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Lane {
+    /// Which peer's site.
+    pub peer: Kind,
+    /// Through the service address; else to the backend's own.
+    pub service: bool,
+    /// One entry per round.
+    pub rounds: Vec<Round>,
+}
+
+impl Lane {
+    /// As in tables.
+    pub fn title(&self) -> String {
+        match (self.peer, self.service) {
+            (Kind::Direct, _) => self.peer.title().to_owned(),
+            (peer, true) => format!("{}, service", peer.title()),
+            (peer, false) => format!("{}, pod address", peer.title()),
+        }
+    }
+}
+
+/// One lane in one round.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Round {
+    /// Completed operations per second.
+    pub per_second: f64,
+    /// Of one operation.
+    pub latency: Latency,
+    /// Operations that failed.
+    pub failed: u64,
+}
+
+/// One peer's delay from a change of an EndpointSlice to the kernel.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Change {
+    /// Which peer.
+    pub peer: Kind,
+    /// From before the write at the source (API server, manifest folder) to an
+    /// established connection to the new backend, milliseconds, one per change.
+    pub landed_ms: Vec<f64>,
+    /// The write's own share of that, milliseconds, one per change.
+    pub write_ms: Vec<f64>,
+    /// Changes that did not show within the time allowed.
+    pub lost: u32,
+    /// CPU time of the peer's process on the node, per change, milliseconds.
+    pub cpu_ms: f64,
+    /// Upper bounds of median and 99th percentile of the time inside the agent,
+    /// from an update's arrival to its being in the kernel, milliseconds.
+    pub applied_ms: Option<(f64, f64)>,
+}
