@@ -53,8 +53,12 @@ fn modified(path: &Path) -> Option<SystemTime> {
 fn target_dir() -> PathBuf {
     let exe = env::current_exe().unwrap_or_default();
     let marked = exe.ancestors().find(|dir| dir.join(TARGET_MARK).exists());
-    marked.map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
-        Path::to_owned,
-    )
+    marked.map_or_else(|| workspace().join("target"), Path::to_owned)
+}
+
+/// Where the sources are, or were when this was built. Not `../..`: a test guest has no sources, only the target
+/// directory.
+pub fn workspace() -> PathBuf {
+    let lab = Path::new(env!("CARGO_MANIFEST_DIR"));
+    lab.ancestors().nth(2).unwrap_or(lab).to_owned()
 }

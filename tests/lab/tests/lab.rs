@@ -159,13 +159,13 @@ fn a_load_is_counted_and_logged() -> Result<()> {
     let _server = near.serve(&ServeOptions::tcp(8080))?;
     let options = LoadOptions {
         log: Some(lab.dir().join("landings")),
-        ..LoadOptions::connects(200, Duration::from_secs(1))
+        ..LoadOptions::connects(50, Duration::from_secs(1))
     };
     let (summary, landings) = client
         .load(near.socket_v4(8080), &options)?
         .finish_with_log()?;
     assert_eq!(summary.failed, 0, "{summary:?}");
-    assert!((150..=201).contains(&summary.requests), "{summary:?}");
+    assert!((30..=50).contains(&summary.requests), "{summary:?}");
     assert_eq!(summary.by_server["near"], summary.requests);
     assert_eq!(landings.len() as u64, summary.requests);
     assert!(
@@ -174,7 +174,7 @@ fn a_load_is_counted_and_logged() -> Result<()> {
             .all(|landing| landing.begin_ns < landing.end_ns)
     );
 
-    let keep = LoadOptions::requests(200, Duration::from_millis(500));
+    let keep = LoadOptions::requests(50, Duration::from_millis(500));
     let summary = client.load(near.socket_v6(8080), &keep)?.finish()?;
     assert_eq!((summary.failed, summary.connects), (0, 4), "{summary:?}");
     lab.close()
@@ -349,7 +349,7 @@ fn publishing_writes_one_file_for_each_object() -> Result<()> {
 
 #[test]
 fn a_lab_matches_the_manifests_it_is_built_from() -> Result<()> {
-    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/demo");
+    let demo = weft_lab::tools::workspace().join("deploy/demo");
     let lab = Lab::builder().manifests(&demo)?.build()?;
     assert_eq!(lab.nodes().len(), 2);
     assert_eq!(lab.node("node-2")?.zone(), Some("west"));
