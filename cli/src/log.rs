@@ -1,0 +1,28 @@
+//! Log lines to stderr.
+
+use std::io::{self, IsTerminal};
+
+use anyhow::{Context, Result};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{LogArgs, LogFormat};
+
+/// Starts logging for the rest of the process's life.
+///
+/// # Errors
+/// A level that is none.
+pub(crate) fn start(args: &LogArgs) -> Result<()> {
+    let filter: EnvFilter = args
+        .log
+        .parse()
+        .with_context(|| format!("--log {:?}: give error, warn, info, debug or trace", args.log))?;
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal());
+    match args.log_format {
+        LogFormat::Human => subscriber.init(),
+        LogFormat::Json => subscriber.json().init(),
+    }
+    Ok(())
+}
