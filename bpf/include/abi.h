@@ -116,8 +116,6 @@ _Static_assert(sizeof(struct socket_service) == 48, "ABI");
 
 /* An unconnected UDP socket talks to several services at once; each flow keeps its backend while it is used. */
 #define UDP_PEERS 16
-/* A flow idle for longer chooses anew (kube-proxy's conntrack forgets a UDP stream after 120 s). */
-#define UDP_PEER_IDLE_NS (120ULL * 1000 * 1000 * 1000)
 
 struct udp_peer {
 	struct weft_addr vip;

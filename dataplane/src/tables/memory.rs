@@ -62,7 +62,11 @@ impl<K: Ord + Copy + Send, V: Copy + Send> Table<K, V> for MemoryTable<K, V> {
     }
 
     fn delete(&mut self, keys: &[K]) -> Result<(), TableError> {
-        self.with(|map| keys.iter().for_each(|k| drop(map.remove(k))));
+        self.with(|map| {
+            for key in keys {
+                map.remove(key);
+            }
+        });
         Ok(())
     }
 

@@ -2,8 +2,13 @@
 //!
 //! Whoever decides what stands in them sees only [`Table`]: maps in the kernel ([`crate::bpf`]) or, in tests, [`memory`].
 
+pub(crate) mod address;
+mod backends;
+mod ids;
 mod keys;
 pub mod memory;
+mod services;
+mod slots;
 
 pub use keys::{
     AllocatedIds, BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceId,

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * Closes the sockets of one network namespace that are connected to a backend that is going away: TCP gets ECONNABORTED and its
+ * peer a RST, connected UDP gets ECONNABORTED. Needs bpf_sock_destroy (Linux 6.5); without it the agent asks over netlink.
+ */
+#include "include/weft.h"
+#include "include/kernel.h"
+#include "lib/counter.h"
+
+extern int bpf_sock_destroy(struct sock_common *sk) __ksym __weak;
+
+static __always_inline bool is_closing(struct sock_common *sk)
+{
+	struct socket_service *socket = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+	__u32 backend;
+
+	if (!socket)
+		return false;
+	backend = socket->backend;
+	return bpf_map_lookup_elem(&closing, &backend) != NULL;
+}
+
+static __always_inline void close_socket(struct sock_common *sk)
+{
+	/* The guard lets the verifier drop the call on older kernels, where the agent does not run this. */
+	if (is_closing(sk) && bpf_ksym_exists(bpf_sock_destroy) && !bpf_sock_destroy(sk))
+		count(COUNTER_SOCKETS_CLOSED);
+}
+
+SEC("iter/tcp")
+int weft_close_tcp(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *sk = ctx->sk_common;
+
+	if (sk)
+		close_socket(sk);
+	return 0;
+}
+
+SEC("iter/udp")
+int weft_close_udp(struct bpf_iter__udp *ctx)
+{
+	struct sock_common *sk = (struct sock_common *)ctx->udp_sk;
+
+	if (sk)
+		close_socket(sk);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * All maps. Each source file includes this; the linker makes one of the weak copies. Sizes are defaults that the agent may change
+ * before loading. Hash maps take memory as they fill (BPF_F_NO_PREALLOC), so a generous size costs only its buckets.
+ */
+#ifndef WEFT_MAPS_H
+#define WEFT_MAPS_H
+
+#include "abi.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct service_key);
+	__type(value, struct service);
+} services __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 2097152);
+	__type(key, struct slot_key);
+	__type(value, struct slot);
+} slots __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1048576);
+	__type(key, __u32);
+	__type(value, struct backend);
+} backends __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1048576);
+	__type(key, __u32);
+	__type(value, struct backend_load);
+} backend_loads __weak SEC(".maps");
+
+/* Round robin's position, by service id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 131072);
+	__type(key, __u32);
+	__type(value, __u64);
+} cursors __weak SEC(".maps");
+
+/* A cache: what is evicted costs a client its backend, never a connection. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct affinity_key);
+	__type(value, struct affinity);
+} affinities __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct socket_service);
+} sockets __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct udp_peers);
+} udp_peers __weak SEC(".maps");
+
+/* Backends whose connections are being closed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1048576);
+	__type(key, __u32);
+	__type(value, __u8);
+} closing __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, COUNTERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters __weak SEC(".maps");
+
+/* The agent's alone; here so that it lives as long as the ids that it has given out. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct id_allocator);
+} ids __weak SEC(".maps");
+
+#endif

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * Which backend takes a new connection. Nothing here knows of sockets, so that BPF_PROG_TEST_RUN reaches all of it.
+ *
+ * The agent changes a service by writing new slots under the next generation, then the service, and deletes the old slots and
+ * backends last. A reader that holds the old service may find them gone; it then begins again with the service as it is now.
+ */
+#ifndef WEFT_LIB_CHOOSE_H
+#define WEFT_LIB_CHOOSE_H
+
+#include "../include/weft.h"
+#include "counter.h"
+
+/* One change overtakes a reader almost never, three in a row only when the tables are broken. */
+#define CHOICE_ATTEMPTS 4
+
+struct choice {
+	__u32 service; /* service id */
+	__u32 backend; /* backend id */
+	struct weft_addr addr;
+	__be16 port;
+};
+
+enum choice_result {
+	CHOICE_NO_SERVICE, /* not a service address */
+	CHOICE_MADE,
+	CHOICE_NO_BACKEND, /* a service without a usable backend */
+};
+
+/* A number in [0, bound), each as likely (Lemire's multiply-shift; the bias is below bound / 2^32). */
+static __always_inline __u32 random_below(__u32 bound)
+{
+	return ((__u64)bpf_get_prandom_u32() * bound) >> 32;
+}
+
+/* Finalizer of MurmurHash3: cookies are small consecutive numbers, and each bit has to count. */
+static __always_inline __u32 hash_client(__u64 client)
+{
+	client ^= client >> 33;
+	client *= 0xff51afd7ed558ccdULL;
+	client ^= client >> 33;
+	client *= 0xc4ceb9fe1a85ec53ULL;
+	client ^= client >> 33;
+	return (__u32)client;
+}
+
+/* Backend id at a slot, 0 if the slot is not there any more. */
+static __always_inline __u32 backend_at(const struct service *service, __u32 index)
+{
+	struct slot_key key = { .service = service->id, .generation = service->generation, .index = index };
+	struct slot *slot = bpf_map_lookup_elem(&slots, &key);
+
+	if (!slot)
+		return 0;
+	/* Most tables have equal weights, or are laid out by turn or by hash: no second random number for those. */
+	if (slot->threshold == 0xffffffff)
+		return slot->backend;
+	return bpf_get_prandom_u32() <= slot->threshold ? slot->backend : slot->alias;
+}
+
+static __always_inline __u32 choose_random(const struct service *service)
+{
+	return backend_at(service, random_below(service->slots));
+}
+
+static __always_inline __u32 choose_in_turn(const struct service *service)
+{
+	__u32 id = service->id;
+	__u64 *cursor = bpf_map_lookup_elem(&cursors, &id);
+
+	if (!cursor)
+		return choose_random(service);
+	return backend_at(service, __sync_fetch_and_add(cursor, 1) % service->slots);
+}
+
+/* Power of two choices. Both are taken by weight, so comparing connections per weight keeps idle services proportional too. */
+static __always_inline __u32 choose_least_loaded(const struct service *service)
+{
+	__u32 a = choose_random(service), b = choose_random(service);
+	struct backend_load *load_a, *load_b;
+	struct backend *backend_a, *backend_b;
+
+	if (a == b || !a || !b)
+		return a;
+	load_a = bpf_map_lookup_elem(&backend_loads, &a);
+	load_b = bpf_map_lookup_elem(&backend_loads, &b);
+	backend_a = bpf_map_lookup_elem(&backends, &a);
+	backend_b = bpf_map_lookup_elem(&backends, &b);
+	if (!load_a || !load_b || !backend_a || !backend_b)
+		return a;
+	return load_a->open * backend_b->weight <= load_b->open * backend_a->weight ? a : b;
+}
+
+static __always_inline __u32 choose_by_policy(const struct service *service, __u64 client)
+{
+	switch (service->policy) {
+	case LB_ROUND_ROBIN:
+		return choose_in_turn(service);
+	case LB_LEAST_REQUEST:
+		return choose_least_loaded(service);
+	case LB_MAGLEV:
+		return backend_at(service, hash_client(client) % service->slots);
+	default:
+		return choose_random(service);
+	}
+}
+
+/* The backend that this client had, if it came back in time and the backend still takes connections of this service. */
+static __always_inline __u32 choose_by_affinity(const struct service *service, __u64 client)
+{
+	struct affinity_key key = { .client = client, .service = service->id };
+	struct affinity *known = bpf_map_lookup_elem(&affinities, &key);
+	struct backend *backend;
+	__u64 now;
+	__u32 id;
+
+	if (!known)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (now - known->last_ns > service->affinity_s * 1000000000ULL)
+		return 0;
+	id = known->backend;
+	backend = bpf_map_lookup_elem(&backends, &id);
+	if (!backend || backend->service != service->id || !(backend->flags & BACKEND_ACCEPTS))
+		return 0;
+	known->last_ns = now;
+	count(COUNTER_AFFINITY_HITS);
+	return id;
+}
+
+static __always_inline void remember_affinity(const struct service *service, __u64 client, __u32 backend)
+{
+	struct affinity_key key = { .client = client, .service = service->id };
+	struct affinity value = { .last_ns = bpf_ktime_get_ns(), .backend = backend };
+
+	bpf_map_update_elem(&affinities, &key, &value, BPF_ANY);
+}
+
+static __always_inline bool fill_choice(const struct service *service, __u32 id, struct choice *choice)
+{
+	struct backend *backend = bpf_map_lookup_elem(&backends, &id);
+
+	if (!backend)
+		return false;
+	choice->service = service->id;
+	choice->backend = id;
+	choice->addr = backend->addr;
+	choice->port = backend->port;
+	return true;
+}
+
+static __always_inline bool choose_once(const struct service *service, __u64 client, struct choice *choice)
+{
+	bool sticky = service->affinity_s != 0;
+	__u32 id = sticky ? choose_by_affinity(service, client) : 0;
+
+	if (id)
+		return fill_choice(service, id, choice);
+	id = choose_by_policy(service, client);
+	if (!id || !fill_choice(service, id, choice))
+		return false;
+	if (sticky)
+		remember_affinity(service, client, id);
+	return true;
+}
+
+/* Chooses a backend for a new connection from `client` (a network namespace cookie) to `key`. */
+static __always_inline enum choice_result choose(const struct service_key *key, __u64 client, struct choice *choice)
+{
+	for (int attempt = 0; attempt < CHOICE_ATTEMPTS; attempt++) {
+		struct service *found = bpf_map_lookup_elem(&services, key);
+		struct service service;
+
+		if (!found)
+			return attempt ? CHOICE_NO_BACKEND : CHOICE_NO_SERVICE;
+		/* The agent replaces the element, never changes it in place: what is read here belongs together. */
+		service = *found;
+		if (!service.slots)
+			return CHOICE_NO_BACKEND;
+		if (choose_once(&service, client, choice))
+			return CHOICE_MADE;
+		count(COUNTER_CHOICE_RETRIES);
+	}
+	count(COUNTER_CHOICE_FAILURES);
+	return CHOICE_NO_BACKEND;
+}
+
+#endif

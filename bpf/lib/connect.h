@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* connect() to a service: the socket goes to a backend, and remembers what the application asked for. */
+#ifndef WEFT_LIB_CONNECT_H
+#define WEFT_LIB_CONNECT_H
+
+#include "../include/weft.h"
+#include "address.h"
+#include "choose.h"
+#include "counter.h"
+#include "load.h"
+
+/* A socket may be connected again, elsewhere: what it remembers of the last time must not be shown then. */
+static __always_inline void forget(struct bpf_sock *sk)
+{
+	struct socket_service *socket = bpf_sk_storage_get(&sockets, sk, NULL, 0);
+
+	if (!socket)
+		return;
+	load_remove(socket);
+	bpf_sk_storage_delete(&sockets, sk);
+}
+
+static __always_inline int refuse(enum counter why)
+{
+	count(why);
+	bpf_set_retval(-ECONNREFUSED);
+	return SOCKET_REFUSE;
+}
+
+static __always_inline bool remember(struct bpf_sock_addr *ctx, const struct endpoint *vip, const struct choice *choice)
+{
+	struct socket_service *socket = bpf_sk_storage_get(&sockets, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!socket)
+		return false;
+	load_remove(socket);
+	socket->vip = vip->addr;
+	socket->vip_port = vip->port;
+	socket->addr = choice->addr;
+	socket->port = choice->port;
+	socket->backend = choice->backend;
+	socket->service = choice->service;
+	/* TCP is counted by sockops when the SYN leaves, and until the connection is closed. */
+	if (ctx->protocol == IPPROTO_UDP)
+		load_add(socket);
+	return true;
+}
+
+/* On SOCKET_ALLOW `user` is where to connect to. */
+static __always_inline int connect_service(struct bpf_sock_addr *ctx, struct endpoint *user)
+{
+	struct service_key key = { .addr = user->addr, .port = user->port, .protocol = ctx->protocol };
+	struct choice choice = {};
+
+	switch (choose(&key, bpf_get_netns_cookie(ctx), &choice)) {
+	case CHOICE_NO_SERVICE:
+		forget(ctx->sk);
+		return SOCKET_ALLOW;
+	case CHOICE_NO_BACKEND:
+		forget(ctx->sk);
+		return refuse(COUNTER_REFUSED);
+	case CHOICE_MADE:
+		break;
+	}
+	if (!remember(ctx, user, &choice))
+		return refuse(COUNTER_STORAGE_FAILURES);
+	user->addr = choice.addr;
+	user->port = choice.port;
+	count(COUNTER_CONNECTIONS);
+	return SOCKET_ALLOW;
+}
+
+/* Shows the service address where the backend's would be seen. */
+static __always_inline bool connected_vip(struct bpf_sock_addr *ctx, struct endpoint *user)
+{
+	struct socket_service *socket = bpf_sk_storage_get(&sockets, ctx->sk, NULL, 0);
+
+	if (!socket || socket->port != user->port || !addr_equal(&socket->addr, &user->addr))
+		return false;
+	user->addr = socket->vip;
+	user->port = socket->vip_port;
+	return true;
+}
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* Open connections per backend: counted once per socket, whoever ends first. */
+#ifndef WEFT_LIB_LOAD_H
+#define WEFT_LIB_LOAD_H
+
+#include "../include/weft.h"
+
+static __always_inline void load_add(struct socket_service *socket)
+{
+	__u32 id = socket->backend;
+	struct backend_load *load = bpf_map_lookup_elem(&backend_loads, &id);
+
+	if (!load || (__sync_fetch_and_or(&socket->flags, SOCKET_COUNTED) & SOCKET_COUNTED))
+		return;
+	__sync_fetch_and_add(&load->open, 1);
+	__sync_fetch_and_add(&load->total, 1);
+}
+
+static __always_inline void load_remove(struct socket_service *socket)
+{
+	__u32 id = socket->backend;
+	struct backend_load *load;
+
+	if (!(__sync_fetch_and_and(&socket->flags, ~SOCKET_COUNTED) & SOCKET_COUNTED))
+		return;
+	load = bpf_map_lookup_elem(&backend_loads, &id);
+	if (load)
+		__sync_fetch_and_add(&load->open, -1);
+}
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * Unconnected UDP: each datagram names its destination. A flow (socket, service address) keeps its backend while it is used and
+ * the backend takes traffic; replies are shown as coming from the service address, also late ones from an earlier backend.
+ */
+#ifndef WEFT_LIB_UDP_H
+#define WEFT_LIB_UDP_H
+
+#include "../include/weft.h"
+#include "address.h"
+#include "choose.h"
+#include "connect.h"
+#include "counter.h"
+
+static __always_inline bool accepts(__u32 id)
+{
+	struct backend *backend = bpf_map_lookup_elem(&backends, &id);
+
+	return backend && (backend->flags & BACKEND_ACCEPTS);
+}
+
+/* Where the flow to `vip` goes now; false: it is new, idle for long, or its backend is on its way out. */
+static __always_inline bool continue_flow(struct udp_peers *peers, const struct endpoint *vip, __u64 now, struct endpoint *to)
+{
+	struct udp_peer *last = NULL;
+
+	for (int i = 0; i < UDP_PEERS; i++) {
+		struct udp_peer *peer = &peers->peer[i];
+
+		if (peer->backend && peer->vip_port == vip->port && addr_equal(&peer->vip, &vip->addr) &&
+		    (!last || peer->last_ns > last->last_ns))
+			last = peer;
+	}
+	if (!last || now - last->last_ns > udp_peer_idle_ns || !accepts(last->backend))
+		return false;
+	last->last_ns = now;
+	to->addr = last->addr;
+	to->port = last->port;
+	return true;
+}
+
+/* The entry that this backend has already, else an unused one, else the one idle for longest. */
+static __always_inline struct udp_peer *entry_for(struct udp_peers *peers, const struct endpoint *vip, __u32 backend)
+{
+	struct udp_peer *oldest = &peers->peer[0];
+
+	for (int i = 0; i < UDP_PEERS; i++) {
+		struct udp_peer *peer = &peers->peer[i];
+
+		if (peer->backend == backend && peer->vip_port == vip->port && addr_equal(&peer->vip, &vip->addr))
+			return peer;
+		if (peer->last_ns < oldest->last_ns)
+			oldest = peer;
+	}
+	return oldest;
+}
+
+static __always_inline void begin_flow(struct udp_peers *peers, const struct endpoint *vip, const struct choice *choice, __u64 now)
+{
+	struct udp_peer *peer = entry_for(peers, vip, choice->backend);
+
+	if (peer->backend && peer->backend != choice->backend && now - peer->last_ns <= udp_peer_idle_ns)
+		count(COUNTER_UDP_PEERS_EVICTED);
+	peer->vip = vip->addr;
+	peer->vip_port = vip->port;
+	peer->addr = choice->addr;
+	peer->port = choice->port;
+	peer->backend = choice->backend;
+	peer->last_ns = now;
+}
+
+/* On SOCKET_ALLOW `user` is where the datagram goes. */
+static __always_inline int send_service(struct bpf_sock_addr *ctx, struct endpoint *user)
+{
+	struct service_key key = { .addr = user->addr, .port = user->port, .protocol = IPPROTO_UDP };
+	struct choice choice = {};
+	struct udp_peers *peers;
+	__u64 now;
+
+	if (!bpf_map_lookup_elem(&services, &key))
+		return SOCKET_ALLOW;
+	peers = bpf_sk_storage_get(&udp_peers, ctx->sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!peers)
+		return refuse(COUNTER_STORAGE_FAILURES);
+	now = bpf_ktime_get_ns();
+	count(COUNTER_DATAGRAMS);
+	if (continue_flow(peers, user, now, user))
+		return SOCKET_ALLOW;
+	if (choose(&key, bpf_get_netns_cookie(ctx), &choice) != CHOICE_MADE)
+		return refuse(COUNTER_REFUSED);
+	begin_flow(peers, user, &choice, now);
+	user->addr = choice.addr;
+	user->port = choice.port;
+	return SOCKET_ALLOW;
+}
+
+/* Shows a reply as coming from the service address. */
+static __always_inline bool sender_vip(struct bpf_sock_addr *ctx, struct endpoint *user)
+{
+	struct udp_peers *peers = bpf_sk_storage_get(&udp_peers, ctx->sk, NULL, 0);
+
+	if (!peers)
+		return false;
+	for (int i = 0; i < UDP_PEERS; i++) {
+		struct udp_peer *peer = &peers->peer[i];
+
+		if (peer->backend && peer->port == user->port && addr_equal(&peer->addr, &user->addr)) {
+			user->addr = peer->vip;
+			user->port = peer->vip_port;
+			return true;
+		}
+	}
+	return false;
+}
+
+#endif

@@ -1,0 +1,74 @@
+//! Takes everything out of the kernel that any version of the agent put there.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::Link;
+
+use super::{PinDir, PinError};
+
+/// What [`cleanup`] removed.
+#[derive(Debug, Default)]
+pub struct CleanupReport {
+    /// Programs taken off their hooks.
+    pub links: usize,
+    /// Maps unpinned.
+    pub maps: usize,
+}
+
+/// Detaches all pinned links and unpins all maps below `bpffs`, of every ABI. Nothing there is no error.
+///
+/// Programs go first: none runs over maps that are half gone.
+///
+/// # Errors
+/// When a pin cannot be removed.
+pub fn cleanup(bpffs: &Path) -> Result<CleanupReport, PinError> {
+    let pins = PinDir::at(bpffs);
+    let mut report = CleanupReport::default();
+    for dir in pins.abi_dirs()? {
+        remove_abi(&dir, &mut report)?;
+    }
+    // Ours if it is empty now; somebody else's otherwise, or the mount point itself.
+    let _ = fs::remove_dir(pins.root());
+    Ok(report)
+}
+
+/// Removes what agents of other ABIs left, once this one serves.
+pub(crate) fn retire_others(pins: &PinDir) -> Result<CleanupReport, PinError> {
+    let mut report = CleanupReport::default();
+    for dir in pins.others()? {
+        remove_abi(&dir, &mut report)?;
+    }
+    Ok(report)
+}
+
+fn remove_abi(dir: &Path, report: &mut CleanupReport) -> Result<(), PinError> {
+    for pin in files(&dir.join("links"))? {
+        if let Ok(link) = Link::open(&pin) {
+            // Also when somebody else holds the link open. One whose cgroup is gone is detached already.
+            let _ = link.detach();
+        }
+        fs::remove_file(&pin).map_err(PinError::io(&pin))?;
+        report.links += 1;
+    }
+    for pin in files(&dir.join("maps"))? {
+        fs::remove_file(&pin).map_err(PinError::io(&pin))?;
+        report.maps += 1;
+    }
+    for dir in [&dir.join("links"), &dir.join("maps"), dir] {
+        match fs::remove_dir(dir) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(PinError::io(dir)(e)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn files(dir: &Path) -> Result<Vec<PathBuf>, PinError> {
+    match fs::read_dir(dir) {
+        Ok(entries) => Ok(entries.filter_map(|e| Some(e.ok()?.path())).collect()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(e) => Err(PinError::io(dir)(e)),
+    }
+}

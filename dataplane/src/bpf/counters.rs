@@ -1,0 +1,52 @@
+//! Map `counters`, summed over CPUs.
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use super::abi::from_bytes;
+use super::types::counter;
+
+/// The kernel's counters.
+pub struct Counters {
+    map: MapHandle,
+}
+
+const NAMES: [(counter, &str); 9] = [
+    (counter::COUNTER_CONNECTIONS, "connections"),
+    (counter::COUNTER_REFUSED, "refused"),
+    (counter::COUNTER_DATAGRAMS, "datagrams"),
+    (counter::COUNTER_AFFINITY_HITS, "affinity_hits"),
+    (counter::COUNTER_CHOICE_RETRIES, "choice_retries"),
+    (counter::COUNTER_CHOICE_FAILURES, "choice_failures"),
+    (counter::COUNTER_UDP_PEERS_EVICTED, "udp_peers_evicted"),
+    (counter::COUNTER_STORAGE_FAILURES, "storage_failures"),
+    (counter::COUNTER_SOCKETS_CLOSED, "sockets_closed"),
+];
+const _: () = assert!(NAMES.len() == counter::COUNTERS.0 as usize);
+
+impl Counters {
+    /// Counters over `map`.
+    #[must_use]
+    pub const fn new(map: MapHandle) -> Self {
+        Self { map }
+    }
+
+    /// Each counter's name and its sum since the maps were made.
+    #[must_use]
+    pub fn read(&self) -> Vec<(&'static str, u64)> {
+        NAMES
+            .into_iter()
+            .map(|(which, name)| (name, self.sum(which)))
+            .collect()
+    }
+
+    fn sum(&self, which: counter) -> u64 {
+        self.map
+            .lookup_percpu(&which.0.to_ne_bytes(), MapFlags::ANY)
+            .ok()
+            .flatten()
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|bytes| from_bytes::<u64>(bytes))
+            .sum()
+    }
+}

@@ -1,0 +1,134 @@
+//! Opens and loads the object over the pinned maps.
+
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{MapCore, MapHandle, OpenMapMut, OpenObject};
+
+use super::skel::{WeftSkel, WeftSkelBuilder};
+use super::{BpfError, PinDir};
+
+/// Sizes that differ from those in `bpf/include/maps.h`: map name to entries.
+pub type MapSizes = BTreeMap<String, u32>;
+
+/// The loaded programs and their maps.
+pub struct Loaded {
+    pub(super) skel: WeftSkel<'static>,
+    pub(super) pins: PinDir,
+    /// What an operator should know: a pinned map that has another size than asked for.
+    pub warnings: Vec<String>,
+}
+
+/// Loads all programs; maps that are pinned are taken over, the others are made and pinned.
+///
+/// # Errors
+/// When the kernel refuses the object, or a size names no map.
+pub fn load(pins: &PinDir, sizes: &MapSizes) -> Result<Loaded, BpfError> {
+    libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, |_, text| {
+        tracing::debug!(target: "libbpf", "{}", text.trim_end());
+    })));
+    // Lives as long as the process, which loads once.
+    let storage = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
+    let mut open = WeftSkelBuilder::default()
+        .open(storage)
+        .map_err(failed("opening the BPF object"))?;
+    let warnings = prepare_maps(open.open_object_mut(), pins, sizes)?;
+    let skel = open.load().map_err(failed("loading the BPF programs"))?;
+    Ok(Loaded {
+        skel,
+        pins: pins.clone(),
+        warnings,
+    })
+}
+
+/// Loads all programs with maps of their own and lets go of them; returns how many there are.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn trial_load() -> Result<usize, BpfError> {
+    let mut storage = MaybeUninit::<OpenObject>::uninit();
+    let skel = WeftSkelBuilder::default()
+        .open(&mut storage)
+        .map_err(failed("opening the BPF object"))?
+        .load()
+        .map_err(failed("loading the BPF programs"))?;
+    Ok(skel.object().progs().count())
+}
+
+pub(super) fn failed(step: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> BpfError {
+    let step = step.into();
+    move |source| BpfError::Load { step, source }
+}
+
+fn prepare_maps(
+    object: &mut OpenObject,
+    pins: &PinDir,
+    sizes: &MapSizes,
+) -> Result<Vec<String>, BpfError> {
+    let mut unknown: Vec<&String> = sizes.keys().collect();
+    let mut warnings = Vec::new();
+    for mut map in object.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        // Constants belong to the programs: they are not kept.
+        if name.contains('.') {
+            continue;
+        }
+        unknown.retain(|u| **u != name);
+        warnings.extend(prepare_map(
+            &mut map,
+            &name,
+            pins,
+            sizes.get(&name).copied(),
+        )?);
+    }
+    match unknown.first() {
+        Some(name) => Err(BpfError::UnknownMap((*name).clone())),
+        None => Ok(warnings),
+    }
+}
+
+fn prepare_map(
+    map: &mut OpenMapMut<'_>,
+    name: &str,
+    pins: &PinDir,
+    size: Option<u32>,
+) -> Result<Option<String>, BpfError> {
+    let path = pins.maps().join(name);
+    let mut warning = None;
+    let mut entries = size;
+    if path.exists() {
+        let pinned = MapHandle::from_pinned_path(&path)
+            .map_err(failed(format!("opening {}", path.display())))?
+            .max_entries();
+        if let Some(size) = size.filter(|size| *size != pinned) {
+            warning = Some(format!(
+                "map {name} keeps its {pinned} entries: {size} take effect after `weft cleanup`"
+            ));
+        }
+        entries = (map.max_entries() != pinned || size.is_some()).then_some(pinned);
+    }
+    if let Some(entries) = entries {
+        map.set_max_entries(entries)
+            .map_err(failed(format!("setting the size of map {name}")))?;
+    }
+    map.set_pin_path(&path)
+        .map_err(failed(format!("pinning map {name}")))?;
+    Ok(warning)
+}
+
+impl Loaded {
+    /// A handle of its own to the map called `name`.
+    ///
+    /// # Errors
+    /// When there is no such map, or no file descriptor left.
+    pub fn map(&self, name: &str) -> Result<MapHandle, BpfError> {
+        let map = self
+            .skel
+            .object()
+            .maps()
+            .find(|map| map.name() == name)
+            .ok_or_else(|| BpfError::UnknownMap(name.to_owned()))?;
+        MapHandle::try_from(&map).map_err(failed(format!("taking map {name}")))
+    }
+}

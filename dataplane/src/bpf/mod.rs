@@ -1,0 +1,74 @@
+//! The kernel side as the agent handles it: loading, pinning, attaching, and maps as [`crate::tables::Table`]s.
+//!
+//! All programs come in one object with one set of maps. Maps and links are pinned under `<bpffs>/<ABI hash>/`, so that they
+//! outlive the agent and the next one finds them.
+
+mod abi;
+mod attach;
+mod cleanup;
+mod counters;
+mod load;
+mod pin;
+mod skel;
+mod table;
+
+pub use attach::{Attachment, attach};
+pub use cleanup::{CleanupReport, cleanup};
+pub use counters::Counters;
+pub use load::{Loaded, MapSizes, load, trial_load};
+pub use pin::{PinDir, PinError};
+pub use table::BpfTable;
+
+pub(crate) use abi::{Record, from_bytes};
+pub(crate) use cleanup::retire_others;
+pub(crate) use skel::types;
+
+/// Whatever kept the kernel from taking or giving something.
+#[derive(Debug, thiserror::Error)]
+pub enum BpfError {
+    /// Where pins live.
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    /// Opening or loading the object.
+    #[error("{step}: {source}: {}", hint(source))]
+    Load {
+        /// What was tried.
+        step: String,
+        /// libbpf's answer.
+        source: libbpf_rs::Error,
+    },
+    /// The cgroup to attach to.
+    #[error("cgroup {path}: {source}: give a directory of a cgroup v2 hierarchy with --cgroup")]
+    Cgroup {
+        /// As configured.
+        path: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The path is no cgroup v2 directory.
+    #[error(
+        "{path} is not in a cgroup v2 hierarchy: mount one (`mount -t cgroup2 none DIR`) and give it with --cgroup"
+    )]
+    NotCgroup2 {
+        /// As configured.
+        path: String,
+    },
+    /// A size for, or use of, a map that is not there.
+    #[error("there is no map {0:?}: `weft status` lists them (--map-size NAME=ENTRIES)")]
+    UnknownMap(String),
+    /// A map operation.
+    #[error(transparent)]
+    Table(#[from] crate::tables::TableError),
+}
+
+fn hint(error: &libbpf_rs::Error) -> &'static str {
+    match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => {
+            "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
+        }
+        libbpf_rs::ErrorKind::NotFound => {
+            "this kernel may lack BTF (CONFIG_DEBUG_INFO_BTF) or a program type: see `weft doctor`"
+        }
+        _ => "`weft doctor` tells what this kernel offers",
+    }
+}

@@ -1,0 +1,66 @@
+//! Finds the sockets that are to be closed, in all network namespaces at once.
+
+use std::io::{self, Read};
+use std::net::SocketAddr;
+
+use libbpf_rs::{Iter, Link};
+
+use crate::bpf::{from_bytes, types};
+use crate::tables::address;
+
+/// A socket connected to a backend that is going away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClosingSocket {
+    /// Its own side.
+    pub local: SocketAddr,
+    /// The backend's.
+    pub remote: SocketAddr,
+    /// `AF_INET` or `AF_INET6`, as the socket was made.
+    pub family: u16,
+    /// IANA protocol number.
+    pub protocol: u16,
+    /// Inode number of its network namespace.
+    pub netns: u32,
+}
+
+/// The iterator over socket storage.
+pub struct Finder {
+    link: Link,
+}
+
+impl Finder {
+    /// A finder over an iterator link of `weft_find_closing`.
+    #[must_use]
+    pub const fn new(link: Link) -> Self {
+        Self { link }
+    }
+
+    /// All sockets to be closed now.
+    ///
+    /// # Errors
+    /// When the iterator cannot be opened or read.
+    pub fn find(&self) -> io::Result<Vec<ClosingSocket>> {
+        let mut bytes = Vec::new();
+        Iter::new(&self.link)
+            .map_err(|e| io::Error::other(e.to_string()))?
+            .read_to_end(&mut bytes)?;
+        Ok(bytes
+            .chunks_exact(size_of::<types::closing_socket>())
+            .filter_map(from_bytes::<types::closing_socket>)
+            .map(ClosingSocket::from)
+            .collect())
+    }
+}
+
+impl From<types::closing_socket> for ClosingSocket {
+    fn from(raw: types::closing_socket) -> Self {
+        let endpoint = |addr, port| SocketAddr::new(address::from_raw(addr), u16::from_be(port));
+        Self {
+            local: endpoint(raw.local, raw.local_port),
+            remote: endpoint(raw.remote, raw.remote_port),
+            family: raw.family,
+            protocol: raw.protocol,
+            netns: raw.netns,
+        }
+    }
+}

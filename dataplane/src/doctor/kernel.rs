@@ -1,0 +1,120 @@
+//! What the kernel's BPF can do.
+
+use std::path::Path;
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::{MapType, ProgramType};
+
+use super::Feature;
+use crate::{bpf, close};
+
+pub(super) fn probe() -> Vec<Feature> {
+    let mut features = vec![btf()];
+    features.extend(PROGRAM_TYPES.iter().map(program_type));
+    features.push(socket_storage());
+    features.push(sock_destroy());
+    features.push(sock_destroy_netlink());
+    features.push(trial_load());
+    features
+}
+
+fn btf() -> Feature {
+    const PATH: &str = "/sys/kernel/btf/vmlinux";
+    let available = Path::new(PATH).exists();
+    Feature {
+        name: "BTF",
+        available,
+        required: true,
+        detail: if available { PATH } else { "not there" }.into(),
+        without: "programs cannot fit themselves to this kernel: it needs CONFIG_DEBUG_INFO_BTF",
+    }
+}
+
+const PROGRAM_TYPES: [(ProgramType, &str, &str); 3] = [
+    (
+        ProgramType::CgroupSockAddr,
+        "cgroup socket address hooks",
+        "services cannot be translated at connect time: it needs CONFIG_CGROUP_BPF",
+    ),
+    (
+        ProgramType::SockOps,
+        "sockops",
+        "open connections cannot be counted: it needs CONFIG_CGROUP_BPF",
+    ),
+    (
+        ProgramType::CgroupSock,
+        "cgroup socket hooks",
+        "the end of UDP sockets is not seen: it needs CONFIG_CGROUP_BPF",
+    ),
+];
+
+fn program_type((kind, name, without): &(ProgramType, &'static str, &'static str)) -> Feature {
+    let supported = kind.is_supported();
+    Feature {
+        name,
+        available: matches!(supported, Ok(true)),
+        required: true,
+        detail: supported.err().map(|e| e.to_string()).unwrap_or_default(),
+        without,
+    }
+}
+
+fn socket_storage() -> Feature {
+    let supported = MapType::SkStorage.is_supported();
+    Feature {
+        name: "socket storage",
+        available: matches!(supported, Ok(true)),
+        required: true,
+        detail: supported.err().map(|e| e.to_string()).unwrap_or_default(),
+        without: "sockets cannot remember their service: it needs CONFIG_NET and CONFIG_BPF_SYSCALL of Linux 5.2",
+    }
+}
+
+/// Whether sockets can be closed by an iterator (Linux 6.5).
+pub(crate) fn has_sock_destroy() -> bool {
+    Btf::from_vmlinux().is_ok_and(|btf| {
+        btf.type_by_name::<libbpf_rs::btf::types::Func<'_>>("bpf_sock_destroy")
+            .is_some()
+    })
+}
+
+fn sock_destroy() -> Feature {
+    let available = has_sock_destroy();
+    Feature {
+        name: "bpf_sock_destroy",
+        available,
+        required: false,
+        detail: if available {
+            "closes by iterator"
+        } else {
+            "closes over netlink"
+        }
+        .into(),
+        without: "connections of removed backends are closed over netlink instead",
+    }
+}
+
+fn sock_destroy_netlink() -> Feature {
+    let result = close::probe_netlink();
+    Feature {
+        name: "SOCK_DESTROY",
+        available: result.is_ok(),
+        required: !has_sock_destroy(),
+        detail: result.err().map(|e| e.to_string()).unwrap_or_default(),
+        without: "without bpf_sock_destroy too, connections of removed backends stay open: it needs CONFIG_INET_DIAG_DESTROY",
+    }
+}
+
+fn trial_load() -> Feature {
+    let result = bpf::trial_load();
+    Feature {
+        name: "programs load",
+        available: result.is_ok(),
+        required: true,
+        detail: match result {
+            Ok(count) => format!("all {count}"),
+            Err(e) => e.to_string(),
+        },
+        without: "the agent does not start",
+    }
+}

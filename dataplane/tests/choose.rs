@@ -1,0 +1,311 @@
+//! The kernel's choice of a backend, run by `BPF_PROG_TEST_RUN` against tables that the test fills.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::cast_precision_loss,
+    missing_docs
+)]
+
+use std::collections::BTreeMap;
+
+use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramInput};
+use weft_dataplane::bpf::BpfTable;
+use weft_dataplane::tables::{
+    BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceId, ServiceKey, Slot,
+    SlotKey, Table,
+};
+use weft_proto::model::{LbPolicy, Protocol};
+
+const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weft-tests.bpf.o"));
+const SERVICE: ServiceId = ServiceId(7);
+const GENERATION: Generation = Generation(3);
+
+/// `enum choice_result` of bpf/lib/choose.h.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
+enum Answer {
+    NoService,
+    Backend(u32),
+    NoBackend,
+}
+
+struct Kernel {
+    object: Object,
+}
+
+impl Kernel {
+    fn new() -> Self {
+        let object = ObjectBuilder::default()
+            .open_memory(OBJECT)
+            .and_then(|open| open.load())
+            .expect("loading needs root and BPF: run as root");
+        Self { object }
+    }
+
+    fn map(&self, name: &str) -> MapHandle {
+        let map = self.object.maps().find(|m| m.name() == name).unwrap();
+        MapHandle::try_from(&map).unwrap()
+    }
+
+    /// One service of `policy` over these slots; every backend mentioned exists with weight 1.
+    fn service(&self, policy: LbPolicy, affinity_seconds: u32, slots: &[(u32, u32, u32)]) {
+        let mut slot_table: BpfTable<SlotKey, Slot> =
+            BpfTable::new("slots", self.map("slots")).unwrap();
+        let entries: Vec<_> = slots
+            .iter()
+            .zip(0..)
+            .map(|((backend, alias, threshold), index)| {
+                let key = SlotKey {
+                    service: SERVICE,
+                    generation: GENERATION,
+                    index,
+                };
+                let slot = Slot {
+                    backend: BackendId(*backend),
+                    alias: BackendId(*alias),
+                    threshold: *threshold,
+                };
+                (key, slot)
+            })
+            .collect();
+        slot_table.write(&entries).unwrap();
+        for (backend, alias, _) in slots {
+            self.backend(*backend, 1, true);
+            self.backend(*alias, 1, true);
+        }
+        let mut services: BpfTable<ServiceKey, ServiceEntry> =
+            BpfTable::new("services", self.map("services")).unwrap();
+        let entry = ServiceEntry {
+            id: SERVICE,
+            generation: GENERATION,
+            slots: slots.len() as u32,
+            policy,
+            affinity_seconds,
+        };
+        services.write(&[(vip(), entry)]).unwrap();
+    }
+
+    fn backend(&self, id: u32, weight: u32, accepts: bool) {
+        let mut backends: BpfTable<BackendId, BackendEntry> =
+            BpfTable::new("backends", self.map("backends")).unwrap();
+        let entry = BackendEntry {
+            address: format!("10.1.0.{id}:{}", 8000 + id).parse().unwrap(),
+            service: SERVICE,
+            weight,
+            accepts,
+        };
+        backends.write(&[(BackendId(id), entry)]).unwrap();
+    }
+
+    fn load(&self, id: u32, open: u64) {
+        let mut loads: BpfTable<BackendId, BackendLoad> =
+            BpfTable::new("backend_loads", self.map("backend_loads")).unwrap();
+        loads
+            .write(&[(BackendId(id), BackendLoad { open, total: open })])
+            .unwrap();
+    }
+
+    fn cursor(&self) {
+        let mut cursors: BpfTable<ServiceId, u64> =
+            BpfTable::new("cursors", self.map("cursors")).unwrap();
+        cursors.write(&[(SERVICE, 0)]).unwrap();
+    }
+
+    fn choose_for(&self, key: ServiceKey, client: u64) -> Answer {
+        // struct choose_args of bpf/tests/choose.bpf.c
+        let mut args = [0u8; 64];
+        let std::net::IpAddr::V4(v4) = key.address else {
+            panic!("IPv4 here")
+        };
+        args[..16].copy_from_slice(&v4.to_ipv6_mapped().octets());
+        args[16..18].copy_from_slice(&key.port.to_be_bytes());
+        args[18] = key.protocol.number();
+        args[24..32].copy_from_slice(&client.to_ne_bytes());
+        let program = self.object.progs_mut().next().unwrap();
+        let input = ProgramInput {
+            context_in: Some(&mut args),
+            ..Default::default()
+        };
+        program.test_run(input).unwrap();
+        let word = |at: usize| u32::from_ne_bytes(args[at..at + 4].try_into().unwrap());
+        match word(20) {
+            0 => Answer::NoService,
+            1 => {
+                let id = word(36);
+                assert_eq!(args[40..56][12..], [10, 1, 0, id as u8], "address of {id}");
+                assert_eq!(
+                    args[56..58],
+                    (8000 + id as u16).to_be_bytes(),
+                    "port of {id}"
+                );
+                Answer::Backend(id)
+            }
+            _ => Answer::NoBackend,
+        }
+    }
+
+    fn choose(&self, client: u64) -> Answer {
+        self.choose_for(vip(), client)
+    }
+
+    fn counts(&self, rounds: u64) -> BTreeMap<Answer, u64> {
+        let mut counts = BTreeMap::new();
+        for client in 0..rounds {
+            *counts.entry(self.choose(client)).or_default() += 1;
+        }
+        counts
+    }
+}
+
+fn vip() -> ServiceKey {
+    ServiceKey {
+        address: "10.96.0.1".parse().unwrap(),
+        port: 80,
+        protocol: Protocol::Tcp,
+    }
+}
+
+const ALWAYS: u32 = u32::MAX;
+
+#[test]
+fn an_unknown_address_is_no_service() {
+    let kernel = Kernel::new();
+    kernel.service(LbPolicy::Random, 0, &[(1, 1, ALWAYS)]);
+    assert_eq!(kernel.choose(1), Answer::Backend(1));
+    for other in [
+        ServiceKey { port: 81, ..vip() },
+        ServiceKey {
+            protocol: Protocol::Udp,
+            ..vip()
+        },
+        ServiceKey {
+            address: "10.96.0.2".parse().unwrap(),
+            ..vip()
+        },
+    ] {
+        assert_eq!(kernel.choose_for(other, 1), Answer::NoService);
+    }
+}
+
+#[test]
+fn a_service_without_slots_refuses() {
+    let kernel = Kernel::new();
+    kernel.service(LbPolicy::Random, 0, &[]);
+    assert_eq!(kernel.choose(1), Answer::NoBackend);
+}
+
+#[test]
+fn slots_that_are_gone_are_retried_and_then_refused() {
+    let kernel = Kernel::new();
+    kernel.service(LbPolicy::Random, 0, &[(1, 1, ALWAYS)]);
+    let mut slots: BpfTable<SlotKey, Slot> = BpfTable::new("slots", kernel.map("slots")).unwrap();
+    slots
+        .delete(&[SlotKey {
+            service: SERVICE,
+            generation: GENERATION,
+            index: 0,
+        }])
+        .unwrap();
+    assert_eq!(kernel.choose(1), Answer::NoBackend);
+}
+
+#[test]
+fn alias_slots_follow_their_thresholds() {
+    let kernel = Kernel::new();
+    // Backend 1 has 3/4 of the first slot, 2 the rest and all of the second.
+    kernel.service(
+        LbPolicy::Random,
+        0,
+        &[(1, 2, u32::MAX / 4 * 3), (2, 2, ALWAYS)],
+    );
+    let rounds = 40_000;
+    let counts = kernel.counts(rounds);
+    let share = counts[&Answer::Backend(1)] as f64 / rounds as f64;
+    // Standard deviation 0.0024: six of them.
+    assert!((share - 0.375).abs() < 0.015, "{share}");
+    assert_eq!(counts.len(), 2);
+}
+
+#[test]
+fn round_robin_takes_each_slot_in_turn() {
+    let kernel = Kernel::new();
+    kernel.cursor();
+    kernel.service(
+        LbPolicy::RoundRobin,
+        0,
+        &[
+            (1, 1, ALWAYS),
+            (2, 2, ALWAYS),
+            (1, 1, ALWAYS),
+            (3, 3, ALWAYS),
+        ],
+    );
+    let answers: Vec<_> = (0..8).map(|client| kernel.choose(client)).collect();
+    let turn = [1, 2, 1, 3].map(Answer::Backend);
+    assert_eq!(answers, [turn, turn].concat());
+}
+
+#[test]
+fn least_request_avoids_the_loaded_backend() {
+    let kernel = Kernel::new();
+    kernel.service(LbPolicy::LeastRequest, 0, &[(1, 1, ALWAYS), (2, 2, ALWAYS)]);
+    kernel.load(1, 10);
+    kernel.load(2, 0);
+    let counts = kernel.counts(20_000);
+    // Only when both picks are backend 1: a quarter.
+    let share = counts[&Answer::Backend(1)] as f64 / 20_000.0;
+    assert!((share - 0.25).abs() < 0.02, "{share}");
+    // The same connections for ten times the weight are less load.
+    kernel.backend(1, 100, true);
+    kernel.load(2, 1);
+    let counts = kernel.counts(20_000);
+    let share = counts[&Answer::Backend(2)] as f64 / 20_000.0;
+    assert!((share - 0.25).abs() < 0.02, "{share}");
+}
+
+#[test]
+fn maglev_is_the_same_for_the_same_client() {
+    let kernel = Kernel::new();
+    let slots: Vec<_> = (0..251).map(|i| (i % 5 + 1, i % 5 + 1, ALWAYS)).collect();
+    kernel.service(LbPolicy::Maglev, 0, &slots);
+    let counts = kernel.counts(5_000);
+    assert_eq!(counts.len(), 5);
+    for (answer, count) in &counts {
+        assert!((800..1200).contains(count), "{answer:?}: {count}");
+    }
+    for client in 0..200 {
+        assert_eq!(kernel.choose(client), kernel.choose(client));
+    }
+}
+
+#[test]
+fn affinity_keeps_a_client_while_its_backend_accepts() {
+    let kernel = Kernel::new();
+    kernel.service(
+        LbPolicy::Random,
+        3600,
+        &[(1, 1, ALWAYS), (2, 2, ALWAYS), (3, 3, ALWAYS)],
+    );
+    let Answer::Backend(first) = kernel.choose(42) else {
+        panic!("a backend")
+    };
+    for _ in 0..100 {
+        assert_eq!(kernel.choose(42), Answer::Backend(first));
+    }
+    let others: std::collections::BTreeSet<_> = (0..100).map(|c| kernel.choose(c)).collect();
+    assert_eq!(others.len(), 3, "other clients have their own");
+
+    kernel.backend(first, 1, false);
+    let answers: std::collections::BTreeSet<_> = (0..64).map(|_| kernel.choose(42)).collect();
+    assert!(answers.iter().any(|a| *a != Answer::Backend(first)));
+}
+
+#[test]
+fn affinity_ends_after_its_time() {
+    let kernel = Kernel::new();
+    kernel.service(LbPolicy::Random, 1, &[(1, 1, ALWAYS), (2, 2, ALWAYS)]);
+    // Each client that comes back late chooses anew: of 40, all staying by chance has probability 2^-40.
+    let before: Vec<_> = (0..40).map(|c| kernel.choose(c)).collect();
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let after: Vec<_> = (0..40).map(|c| kernel.choose(c)).collect();
+    assert_ne!(before, after);
+}
