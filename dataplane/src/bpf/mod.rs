@@ -8,6 +8,7 @@ mod attach;
 mod cleanup;
 mod counters;
 mod load;
+mod open;
 mod pin;
 mod skel;
 mod table;
@@ -56,6 +57,9 @@ pub enum BpfError {
     /// A size for, or use of, a map that is not there.
     #[error("there is no map {0:?}: `weft status` lists them (--map-size NAME=ENTRIES)")]
     UnknownMap(String),
+    /// A thread of the agent's.
+    #[error("no thread can be started: {0}")]
+    Thread(std::io::Error),
     /// A map operation.
     #[error(transparent)]
     Table(#[from] crate::tables::TableError),

@@ -3,6 +3,8 @@
 mod environment;
 mod kernel;
 
+pub(crate) use kernel::has_sock_destroy;
+
 /// One thing that was looked for.
 #[derive(Clone, Debug)]
 pub struct Feature {
