@@ -1,1 +1,15 @@
-//! End-to-end tests in the lab.
+//! What the end-to-end tests share: a lab with the real `weft` on its nodes, statistics, and an ADS server to be nasty with.
+//!
+//! Every test runs the binary that users run, in a lab of its own, and judges by what clients and servers see.
+#![forbid(unsafe_code)]
+
+pub mod ads;
+pub mod mesh;
+pub mod stats;
+pub mod wait;
+
+pub use mesh::Mesh;
+pub use wait::eventually;
+
+/// Result of a test.
+pub type Result<T = (), E = anyhow::Error> = std::result::Result<T, E>;
