@@ -12,10 +12,12 @@ use crate::args::{LogArgs, LogFormat};
 /// # Errors
 /// A level that is none.
 pub(crate) fn start(args: &LogArgs) -> Result<()> {
-    let filter: EnvFilter = args
-        .log
-        .parse()
-        .with_context(|| format!("--log {:?}: give error, warn, info, debug or trace", args.log))?;
+    let filter: EnvFilter = args.log.parse().with_context(|| {
+        format!(
+            "--log {:?}: give error, warn, info, debug or trace",
+            args.log
+        )
+    })?;
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

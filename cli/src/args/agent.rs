@@ -47,9 +47,14 @@ pub(crate) struct AgentArgs {
     )]
     pub(crate) map_size: Vec<MapSize>,
 
-    /// How long connections to a draining backend may live before they are closed, as in "30s" or "5m"; "0s" is
-    /// without limit
-    #[arg(long, env = "WEFT_DRAIN_TIMEOUT", value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
+    /// How long connections to a draining backend may live before they are closed, as in "30s" or "1h"
+    #[arg(
+        long,
+        env = "WEFT_DRAIN_TIMEOUT",
+        value_name = "TIME",
+        default_value = "10m",
+        value_parser = humantime::parse_duration
+    )]
     pub(crate) drain_timeout: Duration,
 
     /// Envoy for layer 7: a path, "none", or "auto" for `envoy` on PATH, then the one that setup installed. This

@@ -78,14 +78,6 @@ pub(crate) struct DoctorArgs {
     #[arg(long, env = "WEFT_ENVOY", value_name = "PATH", default_value = "auto")]
     pub(crate) envoy: EnvoyChoice,
 
-    /// cgroup v2 folder that the agent is to use [default: the cgroup v2 root]
-    #[arg(long, env = "WEFT_CGROUP", value_name = "DIR")]
-    pub(crate) cgroup: Option<PathBuf>,
-
-    /// BPF file system that the agent is to use
-    #[arg(long, env = "WEFT_BPFFS", value_name = "DIR", default_value = DEFAULT_BPFFS)]
-    pub(crate) bpffs: PathBuf,
-
     #[command(flatten)]
     pub(crate) run_dir: RunDir,
 
@@ -100,7 +92,7 @@ pub(crate) struct CleanupArgs {
     #[arg(long, env = "WEFT_BPFFS", value_name = "DIR", default_value = DEFAULT_BPFFS)]
     pub(crate) bpffs: PathBuf,
 
-    /// cgroup v2 folder where the agent attached [default: the cgroup v2 root]
+    /// cgroup v2 folder where the agent attached. Not needed: programs leave it together with their pins
     #[arg(long, env = "WEFT_CGROUP", value_name = "DIR")]
     pub(crate) cgroup: Option<PathBuf>,
 

@@ -37,7 +37,13 @@ pub(crate) use remote::{RemoteAgentArgs, RemoteControl};
 )]
 pub(crate) struct Cli {
     /// YAML file with options: keys are option names without the dashes
-    #[arg(long, global = true, env = "WEFT_CONFIG", value_name = "FILE")]
+    #[arg(
+        long,
+        global = true,
+        display_order = 900,
+        env = "WEFT_CONFIG",
+        value_name = "FILE"
+    )]
     pub(crate) config: Option<PathBuf>,
 
     /// Logging of the process itself.
