@@ -1,0 +1,121 @@
+//! The kernel side as the agent uses it: a trait, so that the agent is tested without one.
+
+use std::path::PathBuf;
+
+use crate::bpf::{self, Attachment, BpfError, Counters, Loaded, MapSizes, PinDir};
+use crate::close;
+use crate::engine::Closer;
+use crate::tables::{BackendId, Tables};
+
+/// Where counters are read from.
+pub trait CounterSource: Send + Sync {
+    /// Each counter's name and its value now; they never fall while the maps live.
+    fn read(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// Programs and maps of one node.
+///
+/// Attached programs and their maps work on when this is dropped.
+pub trait Datapath: Send {
+    /// The tables, with whatever an earlier agent left in them.
+    ///
+    /// # Errors
+    /// When a map cannot be opened.
+    fn tables(&mut self) -> Result<Tables, BpfError>;
+
+    /// Puts all programs on their hooks, in place of an earlier agent's. One that does not go there says so in its [`Attachment`].
+    ///
+    /// # Errors
+    /// When there is nowhere to attach to.
+    fn attach(&mut self) -> Result<Vec<Attachment>, BpfError>;
+
+    /// Starts what closes connections.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    fn closer(&mut self) -> Result<Box<dyn Closer>, BpfError>;
+
+    /// The kernel's counters.
+    ///
+    /// # Errors
+    /// When the map is missing.
+    fn counters(&self) -> Result<Box<dyn CounterSource>, BpfError>;
+
+    /// What an operator should know about the start.
+    fn warnings(&self) -> Vec<String>;
+
+    /// Removes what agents of other versions left in the kernel. For the time when this one's tables are complete: until then
+    /// both serve.
+    ///
+    /// # Errors
+    /// When a pin cannot be removed.
+    fn retire_others(&self) -> Result<(), BpfError>;
+}
+
+/// The real one.
+pub struct KernelDatapath {
+    loaded: Loaded,
+    pins: PinDir,
+    cgroup: PathBuf,
+}
+
+impl KernelDatapath {
+    /// Loads programs over the maps pinned below `bpffs`; `cgroup` is where they will be attached.
+    ///
+    /// # Errors
+    /// When there is no BPF file system or the kernel refuses.
+    pub fn load(bpffs: &std::path::Path, cgroup: PathBuf, sizes: &MapSizes) -> Result<Self, BpfError> {
+        let pins = PinDir::create(bpffs)?;
+        Ok(Self {
+            loaded: bpf::load(&pins, sizes)?,
+            pins,
+            cgroup,
+        })
+    }
+}
+
+impl Datapath for KernelDatapath {
+    fn tables(&mut self) -> Result<Tables, BpfError> {
+        self.loaded.tables()
+    }
+
+    fn attach(&mut self) -> Result<Vec<Attachment>, BpfError> {
+        bpf::attach(&mut self.loaded, &self.cgroup)
+    }
+
+    fn closer(&mut self) -> Result<Box<dyn Closer>, BpfError> {
+        Ok(Box::new(self.loaded.closer()?))
+    }
+
+    fn counters(&self) -> Result<Box<dyn CounterSource>, BpfError> {
+        Ok(Box::new(self.loaded.counters()?))
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.loaded.warnings.clone()
+    }
+
+    fn retire_others(&self) -> Result<(), BpfError> {
+        let removed = bpf::retire_others(&self.pins)?;
+        if removed.links + removed.maps > 0 {
+            tracing::info!(
+                "removed {} programs and {} maps of another version",
+                removed.links,
+                removed.maps
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Closer for close::Closer {
+    fn close(&mut self, backends: Vec<BackendId>) {
+        Self::close(self, backends);
+    }
+}
+
+impl CounterSource for Counters {
+    fn read(&self) -> Vec<(&'static str, u64)> {
+        Self::read(self)
+    }
+}
