@@ -22,8 +22,8 @@ use weft_proto::envoy::envoy::service::discovery::v3::DeltaDiscoveryResponse;
 use weft_proto::envoy::google::protobuf::Any;
 use weft_proto::model::Resource;
 
-use crate::wait::eventually;
 use crate::Result;
+use crate::wait::eventually;
 
 /// How an agent answered a response.
 #[derive(Clone, Debug)]
@@ -63,7 +63,11 @@ struct Shared {
 #[derive(Clone, Debug)]
 enum Push {
     /// These resources changed or went away.
-    Changed { nonce: String, type_url: String, names: Vec<String> },
+    Changed {
+        nonce: String,
+        type_url: String,
+        names: Vec<String>,
+    },
     /// Send this as it is.
     Raw(Box<DeltaDiscoveryResponse>),
     /// End the stream with an error.
@@ -96,7 +100,11 @@ impl AdsServer {
         };
         let address = listener.local_addr()?;
         stream::serve(&runtime, listener, shared.clone())?;
-        Ok(Self { shared, runtime: Some(runtime), address })
+        Ok(Self {
+            shared,
+            runtime: Some(runtime),
+            address,
+        })
     }
 
     /// `ADDR:PORT` for `--control`.
@@ -111,7 +119,9 @@ impl AdsServer {
             return String::new();
         };
         let type_url = first.resource_type().type_url();
-        let bodies = resources.iter().map(|r| (r.name(), Some(convert::encode(r))));
+        let bodies = resources
+            .iter()
+            .map(|r| (r.name(), Some(convert::encode(r))));
         self.change(type_url, bodies.collect())
     }
 
@@ -131,7 +141,11 @@ impl AdsServer {
             }
         }
         drop(state);
-        let push = Push::Changed { nonce: nonce.clone(), type_url: type_url.to_owned(), names };
+        let push = Push::Changed {
+            nonce: nonce.clone(),
+            type_url: type_url.to_owned(),
+            names,
+        };
         // Nobody connected is fine: they get it when they come.
         let _ = self.shared.push.send(push);
         nonce
@@ -170,7 +184,8 @@ impl AdsServer {
     /// When none comes.
     pub fn wait_answer(&self, nonce: &str, within: Duration) -> Result<Ack> {
         eventually(within, || {
-            self.ack(nonce).with_context(|| format!("no answer to response {nonce}"))
+            self.ack(nonce)
+                .with_context(|| format!("no answer to response {nonce}"))
         })
     }
 
@@ -216,7 +231,10 @@ impl Shared {
     }
 
     fn note_answer(&self, nonce: &str, error: Option<String>) {
-        let ack = Ack { at_ns: monotonic_ns(), error };
+        let ack = Ack {
+            at_ns: monotonic_ns(),
+            error,
+        };
         self.lock().acks.insert(nonce.to_owned(), ack);
     }
 }

@@ -7,8 +7,8 @@ use serde_json::Value;
 use weft_lab::manifest::ServiceManifest;
 use weft_lab::{DualStack, Lab, LabBuilder, Pod, Process, ServeOptions, Weft, WeftOptions, addr};
 
-use crate::wait::{LONG, eventually};
 use crate::Result;
+use crate::wait::{LONG, eventually};
 
 /// Port that the tests' services listen on.
 pub const PORT: u16 = 80;
@@ -48,7 +48,11 @@ impl Mesh {
         for weft in &wefts {
             weft.wait_ready(LONG)?;
         }
-        Ok(Self { servers: Vec::new(), wefts, lab })
+        Ok(Self {
+            servers: Vec::new(),
+            wefts,
+            lab,
+        })
     }
 
     /// The `weft up` of this node.
@@ -56,7 +60,10 @@ impl Mesh {
     /// # Errors
     /// When there is no such node.
     pub fn weft(&mut self, node: &str) -> Result<&mut Weft> {
-        let found = self.wefts.iter_mut().find(|weft| weft.node().name() == node);
+        let found = self
+            .wefts
+            .iter_mut()
+            .find(|weft| weft.node().name() == node);
         found.with_context(|| format!("no node {node}"))
     }
 
@@ -101,7 +108,12 @@ impl Mesh {
     /// When it does not get there.
     pub fn service(&self, manifest: &ServiceManifest, ready: u64) -> Result {
         let value = manifest.value();
-        let text = |pointer| value.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let text = |pointer| {
+            value
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
         let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
         self.apply(&format!("service-{namespace}-{name}"), &manifest.yaml())?;
         self.wait_ready_backends(&format!("{namespace}/{name}"), ready)

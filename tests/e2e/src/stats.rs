@@ -31,8 +31,13 @@ pub fn by_server(attempts: &[Attempt]) -> BTreeMap<String, u64> {
 pub fn assert_spread(counts: &BTreeMap<String, u64>, weights: &[(&str, f64)]) {
     let total: u64 = counts.values().sum();
     let sum: f64 = weights.iter().map(|(_, weight)| weight).sum();
-    let unexpected = counts.keys().find(|name| !weights.iter().any(|(w, _)| w == name));
-    assert!(unexpected.is_none(), "answer from {unexpected:?}: {counts:?}");
+    let unexpected = counts
+        .keys()
+        .find(|name| !weights.iter().any(|(w, _)| w == name));
+    assert!(
+        unexpected.is_none(),
+        "answer from {unexpected:?}: {counts:?}"
+    );
     let statistic: f64 = weights
         .iter()
         .map(|(name, weight)| {
@@ -69,14 +74,24 @@ mod tests {
     use super::*;
 
     fn counts(list: &[(&str, u64)]) -> BTreeMap<String, u64> {
-        list.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect()
+        list.iter()
+            .map(|(name, n)| ((*name).to_owned(), *n))
+            .collect()
     }
 
     #[test]
     fn the_bound_is_that_of_tables() {
         // Upper quantiles at 1e-9: 37.3 with one degree of freedom, 44.8 with three.
-        assert!((chi_square_bound(1) - 37.3).abs() < 2.5, "{}", chi_square_bound(1));
-        assert!((chi_square_bound(3) - 44.8).abs() < 2.0, "{}", chi_square_bound(3));
+        assert!(
+            (chi_square_bound(1) - 37.3).abs() < 2.5,
+            "{}",
+            chi_square_bound(1)
+        );
+        assert!(
+            (chi_square_bound(3) - 44.8).abs() < 2.0,
+            "{}",
+            chi_square_bound(3)
+        );
     }
 
     #[test]
@@ -92,9 +107,15 @@ mod tests {
 
     #[test]
     fn weights_count() {
-        assert_spread(&counts(&[("a", 740), ("b", 260)]), &[("a", 3.0), ("b", 1.0)]);
+        assert_spread(
+            &counts(&[("a", 740), ("b", 260)]),
+            &[("a", 3.0), ("b", 1.0)],
+        );
         let even = std::panic::catch_unwind(|| {
-            assert_spread(&counts(&[("a", 500), ("b", 500)]), &[("a", 3.0), ("b", 1.0)]);
+            assert_spread(
+                &counts(&[("a", 500), ("b", 500)]),
+                &[("a", 3.0), ("b", 1.0)],
+            );
         });
         assert!(even.is_err());
     }

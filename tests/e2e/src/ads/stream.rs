@@ -173,7 +173,10 @@ impl Conversation {
         names: Vec<String>,
     ) -> Option<DeltaDiscoveryResponse> {
         let subscription = self.subscriptions.get(type_url)?;
-        let wanted: Vec<String> = names.into_iter().filter(|n| subscription.wants(n)).collect();
+        let wanted: Vec<String> = names
+            .into_iter()
+            .filter(|n| subscription.wants(n))
+            .collect();
         (!wanted.is_empty()).then(|| self.response_even_if_empty(nonce, type_url, wanted))
     }
 

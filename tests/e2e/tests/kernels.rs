@@ -1,0 +1,157 @@
+//! The least that must hold on every supported kernel: `make test-kernels` runs this file on each.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use weft_e2e::mesh::{PORT, TARGET, vip_addresses, vips};
+use weft_e2e::stats::{assert_even, by_server};
+use weft_e2e::wait::LONG;
+use weft_e2e::{Mesh, Result, eventually};
+use weft_lab::manifest::{ServiceManifest, ServicePort};
+use weft_lab::{GetOptions, Lab, PodSpec};
+
+const BACKENDS: [&str; 3] = ["near", "far", "farther"];
+
+fn web() -> ServiceManifest {
+    ServiceManifest::new("web")
+        .cluster_ips(vip_addresses(0))
+        .port(ServicePort::tcp(PORT).named("tcp").to(TARGET))
+        .port(ServicePort::udp(PORT).named("udp").to(TARGET))
+        .selector("app", "web")
+}
+
+fn started() -> Result<Mesh> {
+    let backend = |name: &str, node: &str| PodSpec::new(name, node).label("app", "web");
+    let lab = Lab::builder()
+        .node("n1")
+        .node("n2")
+        .pod(PodSpec::new("client", "n1"))
+        .pod(backend("near", "n1"))
+        .pod(backend("far", "n2"))
+        .pod(backend("farther", "n2"));
+    let mut mesh = Mesh::start(lab)?;
+    mesh.serve(&BACKENDS)?;
+    mesh.service(&web(), 3)?;
+    Ok(mesh)
+}
+
+#[test]
+fn every_program_is_attached() -> Result {
+    let mesh = started()?;
+    let status = mesh.status("n1")?;
+    let programs = status["programs"].as_array().cloned().unwrap_or_default();
+    ensure!(!programs.is_empty(), "{status:#}");
+    assert!(
+        programs.iter().all(|p| p["attached"] == true),
+        "{programs:#?}"
+    );
+    assert_eq!(status["ready"], true);
+    Ok(())
+}
+
+#[test]
+fn tcp_and_udp_over_both_families_are_balanced() -> Result {
+    let mesh = started()?;
+    for place in [
+        mesh.pod("client")?.place().clone(),
+        mesh.lab.node("n1")?.host().clone(),
+    ] {
+        for vip in vips(0) {
+            for options in [
+                GetOptions::tcp(60),
+                GetOptions::udp(60),
+                GetOptions::udp_connected(60),
+            ] {
+                let attempts = place.get(vip, &options)?;
+                assert_even(&by_server(&attempts), &BACKENDS);
+                let shown = attempts
+                    .iter()
+                    .filter_map(|a| if options.udp { a.from } else { a.peer });
+                for address in shown {
+                    assert_eq!(address, vip);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn without_backends_connections_are_refused() -> Result {
+    let mesh = Mesh::start(Lab::builder().node("n1").pod(PodSpec::new("client", "n1")))?;
+    mesh.service(&web(), 0)?;
+    for vip in vips(0) {
+        for options in [
+            GetOptions::tcp(2),
+            GetOptions::udp(2),
+            GetOptions::udp_connected(2),
+        ] {
+            for attempt in mesh.pod("client")?.get(vip, &options)? {
+                assert_eq!(
+                    attempt.errno.as_deref(),
+                    Some("ECONNREFUSED"),
+                    "{vip} {options:?}: {attempt:?}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn connections_of_a_removed_backend_are_closed() -> Result {
+    let mesh = started()?;
+    for name in ["near", "farther"] {
+        mesh.lab.manifests().remove(&format!("pod-{name}"))?;
+    }
+    mesh.wait_ready_backends("default/web", 1)?;
+    let places = [
+        mesh.pod("client")?.place().clone(),
+        mesh.lab.node("n2")?.host().clone(),
+    ];
+    let mut holds = Vec::new();
+    for place in &places {
+        for vip in vips(0) {
+            for udp in [false, true] {
+                holds.push(place.hold(vip, udp, Duration::from_secs(30))?);
+            }
+        }
+    }
+    mesh.lab.manifests().remove("pod-far")?;
+    for hold in holds {
+        let held = hold.finish()?;
+        assert!(held.broken, "{held:?}");
+        let errno = held.errno.as_deref();
+        assert!(
+            matches!(errno, Some("ECONNABORTED" | "ECONNRESET")),
+            "{held:?}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_killed_agent_leaves_traffic_alone_and_its_successor_takes_over() -> Result {
+    let mut mesh = started()?;
+    let client = mesh.pod("client")?;
+    let held = client.hold(vips(0)[0], false, Duration::from_secs(20))?;
+    mesh.weft("n1")?.kill9();
+    assert_even(
+        &by_server(&client.get(vips(0)[0], &GetOptions::tcp(60))?),
+        &BACKENDS,
+    );
+    mesh.weft("n1")?.restart()?;
+    mesh.weft("n1")?.wait_ready(LONG)?;
+    let other = ServiceManifest::new("other")
+        .cluster_ips(vip_addresses(1))
+        .port(ServicePort::tcp(PORT).to(TARGET))
+        .selector("app", "web");
+    mesh.service(&other, 3)?;
+    eventually(LONG, || {
+        let attempts = client.get(vips(1)[1], &GetOptions::tcp(1))?;
+        ensure!(attempts.iter().all(|a| a.ok()), "{attempts:?}");
+        Ok(())
+    })?;
+    assert!(!held.finish()?.broken);
+    Ok(())
+}
