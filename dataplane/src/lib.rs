@@ -3,5 +3,10 @@
 
 pub mod bpf;
 pub mod close;
+pub mod compile;
+pub mod datapath;
 pub mod doctor;
+pub mod engine;
+pub mod metrics;
 pub mod tables;
+pub mod xds;

@@ -1,0 +1,240 @@
+//! Takes one response of the control plane in.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use weft_proto::model::{LocalityMode, Workload, WorkloadKind};
+use weft_proto::resource::ResourceType;
+
+use super::resources::{EndpointsState, Touched};
+use super::service::ServiceName;
+use super::update::{Applied, NodeResource, Rejection, Update};
+use super::{Engine, Phase};
+use crate::compile::Family;
+
+impl Engine {
+    /// Applies `update`; when this returns, the tables are written.
+    pub fn apply(&mut self, update: Update, now: Instant) -> Applied {
+        self.last_update = Some(now);
+        let resource_type = update.resource_type;
+        let mut touched = Touched::default();
+        let mut names = Vec::with_capacity(update.upserts.len());
+        let removals = self.removals(&update);
+        for (name, resource) in update.upserts {
+            names.push(name.clone());
+            self.upsert(resource_type, name, resource, &mut touched);
+        }
+        for name in &removals {
+            self.remove(resource_type, name, &mut touched);
+        }
+        self.unowned.extend(std::mem::take(&mut touched.unowned));
+        self.reconcile(std::mem::take(&mut touched.services), now);
+
+        let failed = names.into_iter().filter_map(|name| {
+            let reason = self.rejection(resource_type, &name)?;
+            Some(Rejection { name, reason })
+        });
+        let mut rejected: Vec<Rejection> = failed.collect();
+        for rejection in update.rejected {
+            self.refused.insert(
+                (resource_type, rejection.name.clone()),
+                rejection.reason.clone(),
+            );
+            rejected.push(rejection);
+        }
+        Applied {
+            rejected,
+            subscribe: touched.subscribe,
+            unsubscribe: touched.unsubscribe,
+        }
+    }
+
+    /// Names to remove: those that the update says, and in a replacing update those that it does not mention.
+    fn removals(&self, update: &Update) -> Vec<String> {
+        let mentioned: BTreeSet<&str> = update
+            .upserts
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .chain(update.rejected.iter().map(|r| r.name.as_str()))
+            .collect();
+        let mut removals: Vec<String> = update
+            .removals
+            .iter()
+            .filter(|name| !mentioned.contains(name.as_str()))
+            .cloned()
+            .collect();
+        if update.replace {
+            let held = self.held_names(update.resource_type);
+            removals.extend(held.into_iter().filter(|n| !mentioned.contains(n.as_str())));
+        }
+        removals
+    }
+
+    fn held_names(&self, resource_type: ResourceType) -> Vec<String> {
+        let r = &self.resources;
+        let refused = self.refused.keys().filter(|(t, _)| *t == resource_type);
+        let held: Vec<String> = match resource_type {
+            ResourceType::Cluster => r.clusters.keys().map(|n| n.to_string()).collect(),
+            ResourceType::Endpoints => r.endpoints.keys().map(|n| n.to_string()).collect(),
+            ResourceType::Listener => r.listeners.keys().cloned().collect(),
+            ResourceType::Workload => r.workloads.keys().cloned().collect(),
+            ResourceType::Problem => r.problems.keys().cloned().collect(),
+        };
+        held.into_iter()
+            .chain(refused.map(|(_, name)| name.clone()))
+            .collect()
+    }
+
+    fn upsert(
+        &mut self,
+        resource_type: ResourceType,
+        name: String,
+        resource: NodeResource,
+        touched: &mut Touched,
+    ) {
+        let key = (resource_type, name);
+        self.refused.remove(&key);
+        let (_, name) = key.clone();
+        match resource {
+            NodeResource::Cluster(c) => self.resources.set_cluster(&name, c, touched),
+            NodeResource::Endpoints(list) => {
+                let state = EndpointsState::Here(list);
+                self.resources.set_endpoints(&name, state, touched);
+            }
+            NodeResource::Listener(l) => {
+                if let Err(reason) = self.resources.set_listener(name, l, touched) {
+                    self.refused.insert(key, reason);
+                }
+            }
+            NodeResource::Workload(w) => self.set_workload(name, w, touched),
+            NodeResource::Problem(p) => {
+                self.resources.problems.insert(name, p);
+            }
+        }
+    }
+
+    fn remove(&mut self, resource_type: ResourceType, name: &str, touched: &mut Touched) {
+        self.refused.remove(&(resource_type, name.to_owned()));
+        match resource_type {
+            ResourceType::Cluster => self.resources.remove_cluster(name, touched),
+            ResourceType::Endpoints => {
+                self.resources
+                    .set_endpoints(name, EndpointsState::Absent, touched);
+            }
+            ResourceType::Listener => self.resources.remove_listener(name, touched),
+            ResourceType::Workload => {
+                let gone = self.resources.remove_workload(name);
+                self.workloads_gone(&gone);
+            }
+            ResourceType::Problem => {
+                self.resources.problems.remove(name);
+            }
+        }
+    }
+
+    fn set_workload(&mut self, name: String, workload: Workload, touched: &mut Touched) {
+        let is_here = workload.kind == WorkloadKind::Node && workload.node == self.here.node;
+        if is_here && self.here.zone != workload.zone {
+            self.here.zone.clone_from(&workload.zone);
+            self.touch_zonal(touched);
+        }
+        let gone = self.resources.set_workload(name, workload);
+        self.workloads_gone(&gone);
+    }
+
+    fn workloads_gone(&mut self, addresses: &[IpAddr]) {
+        self.release_orphans(addresses);
+    }
+
+    /// This node's zone has changed.
+    fn touch_zonal(&self, touched: &mut Touched) {
+        for (name, cluster) in &self.resources.clusters {
+            if cluster.locality == LocalityMode::PreferZone {
+                touched.services.extend(services_of(name));
+            }
+        }
+    }
+
+    /// Why a resource is not wholly in effect.
+    #[must_use]
+    pub fn rejection(&self, resource_type: ResourceType, name: &str) -> Option<String> {
+        if let Some(reason) = self.refused.get(&(resource_type, name.to_owned())) {
+            return Some(reason.clone());
+        }
+        match resource_type {
+            ResourceType::Cluster => self.cluster_failure(&Arc::from(name)),
+            ResourceType::Endpoints => self
+                .resources
+                .askers(name)
+                .find_map(|cluster| self.cluster_failure(cluster)),
+            ResourceType::Listener => self.listener_failure(name),
+            ResourceType::Workload | ResourceType::Problem => None,
+        }
+    }
+
+    fn cluster_failure(&self, cluster: &Arc<str>) -> Option<String> {
+        if self.failures.is_empty() {
+            return None;
+        }
+        services_of(cluster).find_map(|name| self.failures.get(&name).cloned())
+    }
+
+    fn listener_failure(&self, name: &str) -> Option<String> {
+        let listener = self.resources.listeners.get(name)?;
+        if let Some((key, owner)) = self.resources.lost(name, listener) {
+            return Some(duplicate(&key, owner));
+        }
+        super::resources::keys(listener)
+            .find_map(|key| self.vip_failures.get(&key).cloned())
+            .or_else(|| self.cluster_failure(&Arc::from(listener.cluster.as_str())))
+    }
+
+    /// All resources that are not wholly in effect, with the reason.
+    #[must_use]
+    pub fn rejections(&self) -> Vec<(ResourceType, Rejection)> {
+        let mut all: Vec<(ResourceType, Rejection)> = Vec::new();
+        let mut add = |resource_type, name: &str, reason: String| {
+            let name = name.to_owned();
+            all.push((resource_type, Rejection { name, reason }));
+        };
+        for ((resource_type, name), reason) in &self.refused {
+            add(*resource_type, name, reason.clone());
+        }
+        for (name, key, owner) in self.resources.losers() {
+            add(ResourceType::Listener, name, duplicate(&key, owner));
+        }
+        for (key, reason) in &self.vip_failures {
+            if let Some(listener) = self.resources.owner(key) {
+                add(ResourceType::Listener, &listener.name, reason.clone());
+            }
+        }
+        for (service, reason) in &self.failures {
+            add(ResourceType::Cluster, &service.cluster, reason.clone());
+        }
+        all.sort_by(|(t1, r1), (t2, r2)| (t1, &r1.name).cmp(&(t2, &r2.name)));
+        all.dedup_by(|(t1, r1), (t2, r2)| t1 == t2 && r1.name == r2.name);
+        all
+    }
+
+    /// Whether what is not desired has been deleted.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.phase == Phase::Settled
+    }
+}
+
+fn services_of(cluster: &Arc<str>) -> impl Iterator<Item = ServiceName> + '_ {
+    Family::ALL.into_iter().map(|family| ServiceName {
+        cluster: Arc::clone(cluster),
+        family,
+    })
+}
+
+fn duplicate(key: &crate::tables::ServiceKey, owner: &str) -> String {
+    format!(
+        "{}:{}/{} is already served by listener {owner:?}: give each address, port and protocol to one listener",
+        key.address, key.port, key.protocol
+    )
+}

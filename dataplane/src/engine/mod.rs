@@ -1,0 +1,235 @@
+//! The node's view: holds what the control plane told, compiles what a change touches, and writes the difference.
+//!
+//! The kernel reads while the engine writes, and the agent may die at any step. Therefore, over all services of one update:
+//!
+//! 1. ids are persisted, then `loads`, `backends`, `cursors` and the slots of a new generation are written: nobody looks there yet;
+//! 2. the VIPs in `services` are flipped to the new generation;
+//! 3. old slots are deleted, then gone backends, then their connections are closed, and last their `loads`: an entry in `loads`
+//!    without its backend tells the next agent that connections are still to be closed.
+//!
+//! What the tables hold is known without asking the kernel ([`mirror`], [`service`]); only [`adopt`] reads them.
+
+mod adopt;
+mod apply;
+mod commit;
+mod drain;
+mod flip;
+mod ids;
+mod mirror;
+mod plan;
+mod resources;
+mod service;
+mod sweep;
+mod update;
+mod usage;
+pub mod view;
+pub mod worker;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+
+pub use service::ServiceName;
+pub use update::{Applied, NodeCluster, NodeEndpointSource, NodeResource, Rejection, Update};
+pub use usage::MapUsage;
+
+use crate::compile::Here;
+use crate::tables::{BackendId, ServiceId, ServiceKey, TableError, Tables};
+use adopt::Adopted;
+use drain::Drains;
+use ids::Ids;
+use mirror::Mirror;
+use resources::Resources;
+use service::Service;
+use sweep::Garbage;
+use usage::Usage;
+
+/// Ends connections of backends that went away. Must not block.
+pub trait Closer: Send {
+    /// Closes all connections to these backends, soon.
+    fn close(&mut self, backends: Vec<BackendId>);
+}
+
+/// What the engine has to know beforehand.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Name of this node.
+    pub node: String,
+    /// A draining endpoint's connections are closed after this time.
+    pub drain_timeout: Duration,
+    /// After the first sync the stream must have been quiet for this long before anything found at start is deleted: the server
+    /// may have split its state over several responses.
+    pub settle: Duration,
+    /// How often writes that failed are tried again when nothing else happens.
+    pub retry: Duration,
+}
+
+impl EngineConfig {
+    /// Defaults for the node of this name.
+    #[must_use]
+    pub fn new(node: impl Into<String>) -> Self {
+        Self {
+            node: node.into(),
+            drain_timeout: Duration::from_secs(600),
+            settle: Duration::from_secs(1),
+            retry: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Owner of the tables. Single-threaded: see [`worker`].
+pub struct Engine {
+    config: EngineConfig,
+    tables: Tables,
+    here: Here,
+    resources: Resources,
+    services: BTreeMap<ServiceName, Service>,
+    mirror: Mirror,
+    ids: Ids,
+    usage: Usage,
+    /// Found at start and not yet claimed by a desired service.
+    adopted: Adopted,
+    garbage: Garbage,
+    drains: Drains,
+    /// VIPs to delete.
+    unowned: BTreeSet<ServiceKey>,
+    /// Services that are not as desired, and why; tried again.
+    failures: BTreeMap<ServiceName, String>,
+    /// VIPs that could not be written, and why.
+    vip_failures: BTreeMap<ServiceKey, String>,
+    /// Resources refused whatever the tables' room, by type and name.
+    refused: HashMap<(weft_proto::resource::ResourceType, String), String>,
+    phase: Phase,
+    last_update: Option<Instant>,
+    last_retry: Option<Instant>,
+}
+
+/// How much the engine may take away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Not everything is known: add and change, delete nothing.
+    Starting,
+    /// First sync done; settles once the stream is quiet.
+    Synced,
+    /// What is not desired goes.
+    Settled,
+}
+
+impl Engine {
+    /// Takes over what the tables hold.
+    ///
+    /// # Errors
+    /// When a table cannot be read.
+    pub fn new(tables: Tables, config: EngineConfig) -> Result<Self, TableError> {
+        let found = adopt::read(&tables)?;
+        let mut engine = Self {
+            here: Here {
+                node: config.node.clone(),
+                zone: String::new(),
+            },
+            config,
+            resources: Resources::default(),
+            services: BTreeMap::new(),
+            mirror: found.mirror,
+            ids: found.ids,
+            usage: found.usage,
+            adopted: found.adopted,
+            garbage: found.garbage,
+            drains: Drains::default(),
+            unowned: BTreeSet::new(),
+            failures: BTreeMap::new(),
+            vip_failures: BTreeMap::new(),
+            refused: HashMap::new(),
+            phase: Phase::Starting,
+            last_update: None,
+            last_retry: None,
+            tables,
+        };
+        engine.unowned.extend(engine.mirror.keys().copied());
+        engine.repair_loads(&found.without_load);
+        Ok(engine)
+    }
+
+    /// Everything has been received once: from now on a VIP without endpoints is refused, and, once the stream is quiet, what
+    /// was found at start and nobody wants is deleted.
+    pub fn set_synced(&mut self, now: Instant) {
+        if self.phase == Phase::Starting {
+            self.phase = Phase::Synced;
+            self.last_update.get_or_insert(now);
+            self.forget_owned();
+            if self.unowned.is_empty() && self.adopted.is_empty() {
+                self.settle(now);
+            }
+        }
+    }
+
+    /// Whether [`Engine::set_synced`] was called.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.phase != Phase::Starting
+    }
+
+    /// Time passes: settles, closes what has drained for too long, and tries again what failed.
+    pub fn tick(&mut self, now: Instant) {
+        let quiet = self
+            .last_update
+            .is_none_or(|at| now.saturating_duration_since(at) >= self.config.settle);
+        if self.phase == Phase::Synced && quiet {
+            self.settle(now);
+        }
+        self.close_drained(now);
+        let due = self
+            .last_retry
+            .is_none_or(|at| now.saturating_duration_since(at) >= self.config.retry);
+        if due {
+            self.last_retry = Some(now);
+            self.retry(now);
+        }
+    }
+
+    fn settle(&mut self, now: Instant) {
+        self.phase = Phase::Settled;
+        self.discard_adopted();
+        let all = self.services.keys().chain(self.resources.vips.keys());
+        let all = all.cloned().collect();
+        self.reconcile(all, now);
+    }
+
+    fn retry(&mut self, now: Instant) {
+        if !self.failures.is_empty() || !self.vip_failures.is_empty() || self.has_leftovers() {
+            let failed = self.failed_services();
+            self.reconcile(failed, now);
+        }
+    }
+
+    fn failed_services(&self) -> BTreeSet<ServiceName> {
+        let of_vips = self
+            .vip_failures
+            .keys()
+            .filter_map(|key| self.resources.assignments.get(key));
+        self.failures.keys().chain(of_vips).cloned().collect()
+    }
+
+    fn has_leftovers(&self) -> bool {
+        self.phase == Phase::Settled && (!self.unowned.is_empty() || !self.garbage.is_empty())
+    }
+
+    fn service_id(&mut self) -> ServiceId {
+        let Self {
+            ids,
+            services,
+            mirror,
+            adopted,
+            garbage,
+            ..
+        } = self;
+        ids.service(|id| {
+            services.values().any(|s| s.id == id)
+                || mirror.values().any(|e| e.id == id)
+                || adopted.contains(id)
+                || garbage.mentions(id)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! The thread that owns the engine: map writes block, so they stay off the async runtime.
+
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{Applied, Closer, Engine, Update};
+
+/// Updates waiting for the engine. Few: a decoded update can be large, and a full queue holds the control plane back.
+const QUEUE: usize = 4;
+/// Connections are closed at the latest after this many updates, sooner when none is waiting.
+const UPDATES_PER_CLOSE: usize = 64;
+/// How often the engine is told that time passes.
+const TICK: Duration = Duration::from_millis(250);
+
+type Query = Box<dyn FnOnce(&Engine) + Send>;
+
+enum Command {
+    Apply(Update, oneshot::Sender<Applied>),
+    Synced(oneshot::Sender<()>),
+    Query(Query),
+}
+
+/// The engine's thread has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the engine has stopped")]
+pub struct EngineStopped;
+
+/// Where to send work for the engine.
+#[derive(Clone)]
+pub struct EngineHandle {
+    commands: mpsc::Sender<Command>,
+}
+
+impl EngineHandle {
+    /// Applies an update; resolves once the tables are written.
+    ///
+    /// # Errors
+    /// When the engine has stopped.
+    pub async fn apply(&self, update: Update) -> Result<Applied, EngineStopped> {
+        let (reply, applied) = oneshot::channel();
+        self.send(Command::Apply(update, reply)).await?;
+        applied.await.map_err(|_| EngineStopped)
+    }
+
+    /// Everything has been received once: see [`Engine::set_synced`].
+    ///
+    /// # Errors
+    /// When the engine has stopped.
+    pub async fn synced(&self) -> Result<(), EngineStopped> {
+        let (reply, done) = oneshot::channel();
+        self.send(Command::Synced(reply)).await?;
+        done.await.map_err(|_| EngineStopped)
+    }
+
+    /// Looks at the engine between two updates. Keep it short: updates wait meanwhile.
+    ///
+    /// # Errors
+    /// When the engine has stopped.
+    pub async fn query<R: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Engine) -> R + Send + 'static,
+    ) -> Result<R, EngineStopped> {
+        let (reply, answer) = oneshot::channel();
+        let query: Query = Box::new(move |engine| {
+            // Whoever asked may have gone.
+            let _ = reply.send(look(engine));
+        });
+        self.send(Command::Query(query)).await?;
+        answer.await.map_err(|_| EngineStopped)
+    }
+
+    async fn send(&self, command: Command) -> Result<(), EngineStopped> {
+        let sent = self.commands.send(command).await;
+        sent.map_err(|_| EngineStopped)
+    }
+}
+
+/// Starts the engine's thread; it ends when `drain` is cancelled or the last handle is dropped. Call within a tokio runtime.
+#[must_use]
+pub fn start(
+    engine: Engine,
+    closer: Box<dyn Closer>,
+    drain: CancellationToken,
+) -> (EngineHandle, JoinHandle<()>) {
+    let (commands, queue) = mpsc::channel(QUEUE);
+    let runtime = Handle::current();
+    let worker = Worker {
+        engine,
+        closer,
+        since_close: 0,
+    };
+    let thread = tokio::task::spawn_blocking(move || worker.run(queue, &runtime, &drain));
+    (EngineHandle { commands }, thread)
+}
+
+struct Worker {
+    engine: Engine,
+    closer: Box<dyn Closer>,
+    since_close: usize,
+}
+
+impl Worker {
+    fn run(
+        mut self,
+        mut queue: mpsc::Receiver<Command>,
+        runtime: &Handle,
+        drain: &CancellationToken,
+    ) {
+        let mut last_tick = Instant::now();
+        loop {
+            let next = runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    () = drain.cancelled() => Next::Stop,
+                    command = queue.recv() => command.map_or(Next::Stop, Next::Do),
+                    () = tokio::time::sleep(TICK) => Next::Idle,
+                }
+            });
+            match next {
+                Next::Do(command) => self.execute(command),
+                Next::Idle => {}
+                Next::Stop => return,
+            }
+            let now = Instant::now();
+            if now.saturating_duration_since(last_tick) >= TICK {
+                last_tick = now;
+                self.engine.tick(now);
+            }
+            if queue.is_empty() || self.since_close >= UPDATES_PER_CLOSE {
+                self.since_close = 0;
+                self.engine.close_gone(self.closer.as_mut());
+            }
+        }
+    }
+
+    fn execute(&mut self, command: Command) {
+        // A reply that nobody waits for any more is no error: its stream broke meanwhile.
+        match command {
+            Command::Apply(update, reply) => {
+                self.since_close += 1;
+                let _ = reply.send(self.engine.apply(update, Instant::now()));
+            }
+            Command::Synced(reply) => {
+                self.engine.set_synced(Instant::now());
+                let _ = reply.send(());
+            }
+            Command::Query(query) => query(&self.engine),
+        }
+    }
+}
+
+enum Next {
+    Do(Command),
+    Idle,
+    Stop,
+}

@@ -1,0 +1,262 @@
+//! Numbers in the OpenMetrics text format, and the HTTP server that shows them.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use weft_proto::resource::ResourceType;
+
+/// Services with own series; beyond that there are only sums. Label sets cost memory here and money where they are stored.
+pub const SERVICE_SERIES: usize = 1_000;
+
+/// From 100 µs, which a single write takes, to the tens of seconds of a full sync on a slow machine.
+const APPLY_SECONDS: [f64; 17] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.005, 0.007_5, 0.01, 0.025, 0.05, 0.1, 0.25,
+    0.5, 1.0, 3.0, 30.0,
+];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TypeLabel {
+    r#type: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MapLabel {
+    map: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ServiceLabel {
+    service: String,
+    port: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CounterLabel {
+    counter: String,
+}
+
+/// What one look at the agent gives; everything that is not counted where it happens.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    /// A stream to the control plane is open.
+    pub connected: bool,
+    /// Everything was received once and is in the kernel.
+    pub synced: bool,
+    /// Resources in effect, by type.
+    pub resources: Vec<(ResourceType, usize)>,
+    /// Resources not wholly in effect, by type.
+    pub rejected: Vec<(ResourceType, usize)>,
+    /// Use of each map: name, entries, capacity, refused writes.
+    pub maps: Vec<(String, u64, u64, u64)>,
+    /// Service, port, open and total connections; at most [`SERVICE_SERIES`].
+    pub services: Vec<(String, String, u64, u64)>,
+    /// The kernel's counters.
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+/// All metrics of the agent.
+pub struct Metrics {
+    registry: Mutex<Registry>,
+    apply_seconds: Family<TypeLabel, Histogram, fn() -> Histogram>,
+    applied: Family<TypeLabel, Counter>,
+    /// Streams to the control plane that were lost, or could not be opened.
+    pub reconnects: Counter,
+    connected: Gauge,
+    synced: Gauge,
+    resources: Family<TypeLabel, Gauge>,
+    rejected: Family<TypeLabel, Gauge>,
+    map_entries: Family<MapLabel, Gauge>,
+    map_capacity: Family<MapLabel, Gauge>,
+    map_full: Family<MapLabel, Gauge>,
+    open: Family<ServiceLabel, Gauge>,
+    total: Family<ServiceLabel, Gauge>,
+    kernel: Family<CounterLabel, Gauge>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        let metrics = Self {
+            registry: Mutex::new(Registry::with_prefix("weft")),
+            apply_seconds: Family::new_with_constructor(|| Histogram::new(APPLY_SECONDS)),
+            applied: Family::default(),
+            reconnects: Counter::default(),
+            connected: Gauge::default(),
+            synced: Gauge::default(),
+            resources: Family::default(),
+            rejected: Family::default(),
+            map_entries: Family::default(),
+            map_capacity: Family::default(),
+            map_full: Family::default(),
+            open: Family::default(),
+            total: Family::default(),
+            kernel: Family::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&self) {
+        let mut r = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        r.register("build", "What is running", build);
+        r.register_with_unit(
+            "sync_apply",
+            "From a response of the control plane to the tables written",
+            Unit::Seconds,
+            self.apply_seconds.clone(),
+        );
+        r.register("sync_resources", "Resources received", self.applied.clone());
+        let help = "Streams to the control plane lost or not opened";
+        r.register("control_reconnects", help, self.reconnects.clone());
+        r.register(
+            "control_connected",
+            "1: a stream is open",
+            self.connected.clone(),
+        );
+        r.register(
+            "synced",
+            "1: everything was received once",
+            self.synced.clone(),
+        );
+        r.register("resources", "Resources in effect", self.resources.clone());
+        let help = "Resources not wholly in effect";
+        r.register("resources_rejected", help, self.rejected.clone());
+        r.register("map_entries", "Entries in use", self.map_entries.clone());
+        r.register(
+            "map_capacity",
+            "Entries there is room for",
+            self.map_capacity.clone(),
+        );
+        let help = "Writes refused because the map was full, since the agent started";
+        r.register("map_full_events", help, self.map_full.clone());
+        let help = "Connections to backends of the service now (the first services by name only)";
+        r.register("service_connections_open", help, self.open.clone());
+        let help = "Connections to backends of the service ever (the first services by name only)";
+        r.register("service_connections_ever", help, self.total.clone());
+        let help = "What kernel programs have counted since their maps were made";
+        r.register("kernel_events", help, self.kernel.clone());
+    }
+
+    /// A response with this many resources is in the tables.
+    pub fn applied(&self, resource_type: ResourceType, took: Duration, resources: usize) {
+        let label = type_label(resource_type);
+        let histogram = self.apply_seconds.get_or_create(&label);
+        histogram.observe(took.as_secs_f64());
+        drop(histogram);
+        self.applied.get_or_create(&label).inc_by(resources as u64);
+    }
+
+    /// The text of a scrape.
+    ///
+    /// # Errors
+    /// Never, as far as writing into a string goes.
+    pub fn encode(&self, snapshot: &Snapshot) -> Result<String, fmt::Error> {
+        self.take(snapshot);
+        let mut out = String::new();
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        text::encode(&mut out, &registry)?;
+        Ok(out)
+    }
+
+    fn take(&self, snapshot: &Snapshot) {
+        self.connected.set(snapshot.connected.into());
+        self.synced.set(snapshot.synced.into());
+        for (family, values) in [
+            (&self.resources, &snapshot.resources),
+            (&self.rejected, &snapshot.rejected),
+        ] {
+            for (resource_type, count) in values {
+                set(family, &type_label(*resource_type), *count as u64);
+            }
+        }
+        for (map, entries, capacity, full) in &snapshot.maps {
+            let label = MapLabel { map: map.clone() };
+            set(&self.map_entries, &label, *entries);
+            set(&self.map_capacity, &label, *capacity);
+            set(&self.map_full, &label, *full);
+        }
+        // Services come and go: no series of one that is gone.
+        self.open.clear();
+        self.total.clear();
+        for (service, port, open, total) in snapshot.services.iter().take(SERVICE_SERIES) {
+            let (service, port) = (service.clone(), port.clone());
+            let label = ServiceLabel { service, port };
+            set(&self.open, &label, *open);
+            set(&self.total, &label, *total);
+        }
+        for (name, value) in &snapshot.counters {
+            let counter = (*name).to_owned();
+            set(&self.kernel, &CounterLabel { counter }, *value);
+        }
+    }
+}
+
+fn type_label(resource_type: ResourceType) -> TypeLabel {
+    TypeLabel {
+        r#type: resource_type.to_string(),
+    }
+}
+
+fn set<L>(family: &Family<L, Gauge>, label: &L, value: u64)
+where
+    L: Clone + Eq + std::hash::Hash,
+{
+    let value = i64::try_from(value).unwrap_or(i64::MAX);
+    family.get_or_create(label).set(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scrape_shows_what_was_counted_and_forgets_services_that_are_gone() {
+        let metrics = Metrics::new();
+        metrics.applied(ResourceType::Listener, Duration::from_micros(150), 3);
+        let mut snapshot = Snapshot {
+            connected: true,
+            services: vec![("shop/cart".into(), "http".into(), 2, 7)],
+            maps: vec![("slots".into(), 5, 10, 1)],
+            counters: vec![("refused", 4)],
+            ..Default::default()
+        };
+        let text = metrics.encode(&snapshot).expect("text");
+        for line in [
+            "weft_control_connected 1",
+            "weft_map_entries{map=\"slots\"} 5",
+            "weft_map_full_events{map=\"slots\"} 1",
+            "weft_kernel_events{counter=\"refused\"} 4",
+            "weft_service_connections_open{service=\"shop/cart\",port=\"http\"} 2",
+            "weft_sync_apply_seconds_bucket{le=\"0.0001\",type=\"Listener\"} 0",
+            "weft_sync_apply_seconds_bucket{le=\"0.00025\",type=\"Listener\"} 1",
+            "weft_sync_resources_total{type=\"Listener\"} 3",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+        }
+        snapshot.services.clear();
+        let text = metrics.encode(&snapshot).expect("text");
+        assert!(!text.contains("shop/cart"), "{text}");
+    }
+}
