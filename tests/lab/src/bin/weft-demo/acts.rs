@@ -38,9 +38,8 @@ fn look(stage: &mut Stage) -> Result<()> {
 
 fn balance(stage: &mut Stage) -> Result<()> {
     talk::explain("300 connections from the pod `client` to shop/web, half of them over IPv6.");
-    let client = stage.client()?;
-    let mut attempts = client.get(address(WEB)?, &GetOptions::tcp(150))?;
-    attempts.extend(client.get(address(WEB_V6)?, &GetOptions::tcp(150))?);
+    let mut attempts = ask(stage, WEB, GetOptions::tcp(150))?;
+    attempts.extend(ask(stage, WEB_V6, GetOptions::tcp(150))?);
     let counts = by_server(&attempts)?;
     talk::bars(&counts);
     ensure!(
@@ -55,7 +54,7 @@ fn balance(stage: &mut Stage) -> Result<()> {
 
 fn udp(stage: &mut Stage) -> Result<()> {
     let service = address(DNS)?;
-    let attempts = stage.client()?.get(service, &GetOptions::udp(100))?;
+    let attempts = ask(stage, DNS, GetOptions::udp(100))?;
     let counts = by_server(&attempts)?;
     talk::bars(&counts);
     if let Some(other) = attempts
@@ -90,7 +89,7 @@ fn backend_goes_away(stage: &mut Stage) -> Result<()> {
         "closed {after_ms} ms after the file was removed; the client sees {}",
         held.errno.unwrap_or_default()
     ));
-    let counts = by_server(&client.get(service, &GetOptions::tcp(100))?)?;
+    let counts = by_server(&ask(stage, WEB, GetOptions::tcp(100))?)?;
     talk::bars(&counts);
     ensure!(
         !counts.contains_key(&server),
@@ -105,7 +104,7 @@ fn backend_goes_away(stage: &mut Stage) -> Result<()> {
 fn wait_until_back(stage: &Stage, server: &str) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
-        let attempts = stage.client()?.get(address(WEB)?, &GetOptions::tcp(20))?;
+        let attempts = ask(stage, WEB, GetOptions::tcp(20))?;
         if by_server(&attempts)?.contains_key(server) {
             return Ok(());
         }
@@ -160,6 +159,24 @@ fn kill_agents(stage: &mut Stage) -> Result<()> {
         summary.requests
     ));
     Ok(())
+}
+
+/// Requests from the client; the first one alone, so that a broken mesh shows after one timeout, not after hundreds.
+fn ask(stage: &Stage, service: &str, options: GetOptions) -> Result<Vec<Attempt>> {
+    let (client, to) = (stage.client()?, address(service)?);
+    let options = options.timeout(Duration::from_secs(2));
+    let first = GetOptions {
+        count: 1,
+        ..options.clone()
+    };
+    let mut attempts = client.get(to, &first)?;
+    by_server(&attempts)?;
+    let rest = GetOptions {
+        count: options.count.saturating_sub(1),
+        ..options
+    };
+    attempts.extend(client.get(to, &rest)?);
+    Ok(attempts)
 }
 
 /// Answers by server; an error if a request went unanswered.
