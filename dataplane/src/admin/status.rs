@@ -1,0 +1,231 @@
+//! `weft status`: is this node in order, and if not, what is to be done.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use weft_proto::model::{Problem, Severity};
+use weft_proto::resource::ResourceType;
+use weft_proto::wire::admin::v1 as wire;
+
+use crate::bpf::Attachment;
+use crate::datapath::CounterSource;
+use crate::engine::MapUsage;
+use crate::engine::view::Summary;
+use crate::metrics::Snapshot;
+use crate::xds::XdsStatus;
+
+/// What is known about the agent apart from engine and stream.
+#[derive(Clone)]
+pub struct AgentFacts {
+    /// Name of the node.
+    pub node: String,
+    /// Control plane for people.
+    pub control: String,
+    /// When the agent started.
+    pub started: Instant,
+    /// Every program and whether it is on its hook; empty before attaching.
+    pub programs: Vec<Attachment>,
+    /// What an operator should know about the start.
+    pub warnings: Vec<String>,
+    /// The kernel's counters.
+    pub counters: Option<Arc<dyn CounterSource>>,
+}
+
+/// [`AgentFacts`] that fill up during the start.
+#[derive(Clone)]
+pub struct SharedFacts {
+    inner: Arc<Mutex<AgentFacts>>,
+}
+
+impl SharedFacts {
+    /// Shares `facts`.
+    #[must_use]
+    pub fn new(facts: AgentFacts) -> Self {
+        Self {
+            inner: Arc::new(Mutex::new(facts)),
+        }
+    }
+
+    /// As they are now.
+    #[must_use]
+    pub fn snapshot(&self) -> AgentFacts {
+        self.inner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Changes them.
+    pub fn update(&self, change: impl FnOnce(&mut AgentFacts)) {
+        change(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl AgentFacts {
+    /// Every program is on its hook.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        !self.programs.is_empty() && self.programs.iter().all(|p| p.error.is_none())
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.counters.as_ref().map_or_else(Vec::new, |c| c.read())
+    }
+}
+
+/// Why the agent is not ready; empty when it is.
+pub(crate) fn reasons(facts: &AgentFacts, xds: &XdsStatus) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if facts.programs.is_empty() {
+        reasons.push("programs are not attached yet".to_owned());
+    }
+    for program in &facts.programs {
+        if let Some(error) = &program.error {
+            reasons.push(format!(
+                "program {} is not attached: {error}",
+                program.program
+            ));
+        }
+    }
+    if !xds.synced {
+        reasons.push(unsynced(facts, xds));
+    }
+    reasons
+}
+
+fn unsynced(facts: &AgentFacts, xds: &XdsStatus) -> String {
+    if !xds.connected {
+        let why = xds.last_error.as_deref().unwrap_or("connecting");
+        return format!("no control plane at {}: {why}", facts.control);
+    }
+    for needed in [ResourceType::Cluster, ResourceType::Listener] {
+        if !xds.received.contains_key(&needed) {
+            return format!("the control plane has sent no {needed} yet");
+        }
+    }
+    match xds.awaited_endpoints {
+        0 => "waiting for the control plane".to_owned(),
+        n => format!("the control plane has yet to send the endpoints of {n} cluster(s)"),
+    }
+}
+
+/// All of it.
+pub(super) fn status(
+    facts: &AgentFacts,
+    xds: &XdsStatus,
+    summary: Summary,
+    problems: Vec<Problem>,
+) -> wire::Status {
+    wire::Status {
+        node: facts.node.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        control: facts.control.clone(),
+        connected: xds.connected,
+        synced: xds.synced,
+        attached: facts.is_attached(),
+        pid: std::process::id(),
+        uptime_seconds: facts.started.elapsed().as_secs(),
+        programs: facts.programs.iter().map(program).collect(),
+        maps: summary.maps.iter().map(map).collect(),
+        subscriptions: subscriptions(xds, &summary),
+        rejections: rejections(xds, &summary),
+        problems: problems.into_iter().map(problem).collect(),
+        counters: facts.counters().into_iter().map(counter).collect(),
+        reasons: reasons(facts, xds),
+        warnings: facts.warnings.clone(),
+    }
+}
+
+/// The same as numbers.
+pub(crate) fn snapshot(facts: &AgentFacts, xds: &XdsStatus, summary: &Summary) -> Snapshot {
+    let of = |t: ResourceType| summary.rejections.iter().filter(|(r, _)| *r == t).count();
+    Snapshot {
+        connected: xds.connected,
+        synced: xds.synced,
+        resources: summary.resources.clone(),
+        rejected: ResourceType::ALL.into_iter().map(|t| (t, of(t))).collect(),
+        maps: summary
+            .maps
+            .iter()
+            .map(|m| {
+                (
+                    m.name.to_owned(),
+                    m.entries as u64,
+                    m.capacity as u64,
+                    m.full,
+                )
+            })
+            .collect(),
+        services: Vec::new(),
+        counters: facts.counters(),
+    }
+}
+
+fn program(program: &Attachment) -> wire::Program {
+    wire::Program {
+        name: program.program.clone(),
+        attach_type: program.hook.clone(),
+        attached: program.error.is_none(),
+        error: program.error.clone().unwrap_or_default(),
+    }
+}
+
+fn map(usage: &MapUsage) -> wire::Map {
+    wire::Map {
+        name: usage.name.to_owned(),
+        entries: usage.entries as u64,
+        max_entries: usage.capacity as u64,
+        full: usage.full,
+    }
+}
+
+fn counter((name, value): (&'static str, u64)) -> wire::Counter {
+    wire::Counter {
+        name: name.to_owned(),
+        value,
+    }
+}
+
+fn subscriptions(xds: &XdsStatus, summary: &Summary) -> Vec<wire::Subscription> {
+    summary
+        .resources
+        .iter()
+        .filter(|(t, _)| !xds.unsupported.contains(t))
+        .map(|(resource_type, resources)| wire::Subscription {
+            type_url: resource_type.type_url().to_owned(),
+            resources: *resources as u64,
+            last_nonce: xds.received.get(resource_type).cloned().unwrap_or_default(),
+            received: xds.received.contains_key(resource_type),
+        })
+        .collect()
+}
+
+fn rejections(xds: &XdsStatus, summary: &Summary) -> Vec<wire::Rejection> {
+    let refused = summary
+        .rejections
+        .iter()
+        .map(|(resource_type, rejection)| wire::Rejection {
+            type_url: resource_type.type_url().to_owned(),
+            resource: rejection.name.clone(),
+            reason: rejection.reason.clone(),
+        });
+    let missing = xds.missing_endpoints.iter().map(|name| wire::Rejection {
+        type_url: ResourceType::Endpoints.type_url().to_owned(),
+        resource: name.clone(),
+        reason: "the control plane has not sent it in time: counts as empty".to_owned(),
+    });
+    refused.chain(missing).collect()
+}
+
+fn problem(problem: Problem) -> wire::ConfigProblem {
+    wire::ConfigProblem {
+        origin: problem.origin,
+        object: problem.object,
+        field: problem.field,
+        message: problem.message,
+        severity: match problem.severity {
+            Severity::Error => "error".to_owned(),
+            Severity::Warning => "warning".to_owned(),
+        },
+    }
+}

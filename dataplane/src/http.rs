@@ -1,0 +1,121 @@
+//! `/metrics`, `/healthz` and `/readyz`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::{AdminService, reasons, snapshot};
+use crate::engine::Engine;
+use crate::metrics::{Metrics, SERVICE_SERIES};
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Where metrics are served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MetricsAddress {
+    /// Address and port.
+    pub address: SocketAddr,
+    /// Somebody asked for just this one: if it is taken, that is an error. Otherwise the agent goes on without metrics.
+    pub explicit: bool,
+}
+
+/// The address is taken or not this machine's.
+#[derive(Debug, thiserror::Error)]
+#[error("metrics on {address}: {source}: give another address with --metrics")]
+pub struct BindError {
+    /// As configured.
+    pub address: SocketAddr,
+    /// The system's answer.
+    pub source: std::io::Error,
+}
+
+/// Binds the address; `None` when it is taken and nobody insists on it.
+///
+/// # Errors
+/// When it cannot be had and was asked for explicitly.
+pub async fn bind(wanted: MetricsAddress) -> Result<Option<TcpListener>, BindError> {
+    let MetricsAddress { address, explicit } = wanted;
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(source) if explicit => Err(BindError { address, source }),
+        Err(source) => {
+            tracing::warn!("no metrics: {address}: {source}: give an address with --metrics");
+            Ok(None)
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Shared {
+    admin: AdminService,
+    metrics: Arc<Metrics>,
+}
+
+/// Serves until `drain` is cancelled.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    admin: AdminService,
+    metrics: Arc<Metrics>,
+    drain: CancellationToken,
+) -> std::io::Result<()> {
+    let router = Router::new()
+        .route("/metrics", get(scrape))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .with_state(Shared { admin, metrics });
+    axum::serve(listener, router)
+        .with_graceful_shutdown(drain.cancelled_owned())
+        .await
+}
+
+async fn ready(State(shared): State<Shared>) -> Response {
+    let reasons = reasons(&shared.admin.facts.snapshot(), &shared.admin.xds.snapshot());
+    match reasons.is_empty() {
+        true => "ok\n".into_response(),
+        false => {
+            let text = reasons.join("\n") + "\n";
+            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+        }
+    }
+}
+
+async fn scrape(State(shared): State<Shared>) -> Response {
+    match text(&shared).await {
+        Some(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the engine has stopped\n").into_response(),
+    }
+}
+
+async fn text(shared: &Shared) -> Option<String> {
+    let engine = &shared.admin.engine;
+    let summary = engine.query(Engine::summary).await.ok()?;
+    let facts = shared.admin.facts.snapshot();
+    let mut shot = snapshot(&facts, &shared.admin.xds.snapshot(), &summary);
+    let mut after: Option<String> = None;
+    while shot.services.len() < SERVICE_SERIES {
+        let from = after.take();
+        let page = engine
+            .query(move |e| e.services(from.as_deref()))
+            .await
+            .ok()?;
+        shot.services.extend(page.rows.into_iter().map(|row| {
+            let (open, ever) = (row.open_connections, row.total_connections);
+            (row.service, row.port.to_string(), open, ever)
+        }));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    shared.metrics.encode(&shot).ok()
+}
