@@ -72,3 +72,29 @@ impl Manifests {
         self.dir.join(format!("{name}.yaml"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_replaced_and_removed_and_no_partial_one_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Manifests::new(dir.path());
+        folder.write("web", "one").unwrap();
+        folder.write("web", "two").unwrap();
+        let names: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .flatten()
+            .map(|e| e.file_name())
+            .collect();
+        assert_eq!(names, ["web.yaml"]);
+        assert_eq!(
+            fs::read_to_string(dir.path().join("web.yaml")).unwrap(),
+            "two"
+        );
+        folder.remove("web").unwrap();
+        folder.remove("web").unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -173,3 +173,46 @@ fn check_plan(dir: &Path, nodes: &[NodeFound]) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Result<(Vec<NodeFound>, Vec<PodSpec>)> {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("objects.yaml"), text).unwrap();
+        read(dir.path())
+    }
+
+    const NODE: &str = "kind: Node\nmetadata: {name: a}\nstatus: {addresses: [{address: 10.201.0.1}, {address: 'fd00:201::1'}]}\n";
+
+    #[test]
+    fn reads_nodes_and_pods_and_passes_over_the_rest() {
+        let text = format!(
+            "{NODE}---\nkind: Service\nmetadata: {{name: s}}\nspec: {{ports: [{{port: 80}}]}}\n---\nkind: Pod\n\
+             metadata: {{name: p, namespace: shop, labels: {{app: web}}}}\nspec: {{nodeName: a}}\n\
+             status: {{podIPs: [{{ip: 10.244.1.10}}, {{ip: 'fd00:244:1::a'}}]}}\n"
+        );
+        let (nodes, pods) = read_text(&text).unwrap();
+        assert_eq!(nodes.len(), 1);
+        assert_eq!(pods.len(), 1);
+        assert_eq!(
+            (pods[0].node.as_str(), pods[0].namespace.as_str()),
+            ("a", "shop")
+        );
+        assert_eq!(pods[0].addresses, Some(addr::pod(1, 0)));
+        assert_eq!(pods[0].labels["app"], "web");
+    }
+
+    #[test]
+    fn an_error_names_the_file_or_the_object() {
+        for (text, expected) in [
+            ("kind: [", "objects.yaml"),
+            ("kind: Node\nmetadata: {name: b}\n", "b: status.addresses"),
+            (&NODE.replace("10.201.0.1", "10.201.0.7"), "node a has"),
+        ] {
+            let error = read_text(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
