@@ -190,9 +190,9 @@ pub fn cli(node: &Node, args: &[&str]) -> Result<Output> {
 /// # Errors
 /// When it fails.
 pub fn cleanup(node: &Node) -> Result<Output> {
-    let launch = node.host().command(tools::weft()?).arg("cleanup");
-    let launch = launch.arg("--bpffs").arg(node.bpffs());
+    let launch = cli_command(&tools::weft()?, node, &["cleanup", "--bpffs"]);
     launch
+        .arg(node.bpffs())
         .arg("--cgroup")
         .arg(node.cgroup())
         .run(CLI_WITHIN)?
@@ -201,8 +201,11 @@ pub fn cleanup(node: &Node) -> Result<Output> {
 
 fn cli_command(binary: &Path, node: &Node, args: &[&str]) -> Launch {
     // Not in the agent's cgroup: its memory and CPU time are measured there.
-    let launch = node.host().command(binary).args(args);
-    launch.arg("--run-dir").arg(node.run_dir())
+    // By variable, so that a test can still give another `--run-dir`, or a verb have none.
+    node.host()
+        .command(binary)
+        .args(args)
+        .env("WEFT_RUN_DIR", node.run_dir())
 }
 
 fn launch(
