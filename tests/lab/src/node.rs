@@ -25,6 +25,7 @@ struct Inner {
     cgroup: Cgroup,
     host: Place,
     agent: Place,
+    control: Place,
     bpffs: PathBuf,
     run_dir: PathBuf,
 }
@@ -63,6 +64,7 @@ impl Node {
             zone,
             host: place("host")?,
             agent: place("agent")?,
+            control: place("control")?,
             bpffs: lab_dir.join(crate::teardown::BPFFS).join(name),
             run_dir: lab_dir.join("run").join(name),
             netns,
@@ -123,9 +125,14 @@ impl Node {
         &self.inner.host
     }
 
-    /// Where the agent runs: as [`Node::host`], in a cgroup of its own so that its memory and CPU time can be read.
+    /// Where the agent runs: as [`Node::host`], in a cgroup of its own so that its CPU time can be read (`cpu.stat`).
     pub fn agent_place(&self) -> &Place {
         &self.inner.agent
+    }
+
+    /// Where a control plane runs: as [`Node::host`], in a cgroup of its own.
+    pub fn control_place(&self) -> &Place {
+        &self.inner.control
     }
 
     /// Prepares to run `program` in the node's host namespace.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::process::wait_any;
-use crate::{LabError, Launch, Manifests, Node, Output, Process, Result, tools};
+use crate::{LabError, Launch, Manifests, Node, Output, Place, Process, Result, tools};
 
 /// How long one CLI call may take on a loaded machine.
 const CLI_WITHIN: Duration = Duration::from_secs(60);
@@ -40,6 +40,7 @@ impl WeftOptions {
 pub struct Weft {
     binary: PathBuf,
     node: Node,
+    place: Place,
     words: Vec<OsString>,
     options: WeftOptions,
     process: Process,
@@ -54,7 +55,8 @@ impl Weft {
     pub fn up(node: &Node, manifests: &Manifests, options: WeftOptions) -> Result<Self> {
         let words = words(&["up", "--manifests"]);
         let words = with(words, [manifests.dir().into()]);
-        Self::start(node, with(words, agent_words(node)), options)
+        let words = with(words, agent_words(node));
+        Self::start(node, node.agent_place(), words, options)
     }
 
     /// Starts `weft control` on `node`, fed from `manifests`, listening on all its addresses at `port`, for
@@ -73,7 +75,8 @@ impl Weft {
             words,
             [format!("0.0.0.0:{port}").into(), "--manifests".into()],
         );
-        Self::start(node, with(words, [manifests.dir().into()]), options)
+        let words = with(words, [manifests.dir().into()]);
+        Self::start(node, node.control_place(), words, options)
     }
 
     /// Starts `weft agent` on `node`, driven by the control plane at `control` (`ADDR:PORT`).
@@ -82,15 +85,22 @@ impl Weft {
     /// As [`Weft::up`].
     pub fn agent(node: &Node, control: &str, options: WeftOptions) -> Result<Self> {
         let words = words(&["agent", "--insecure", "--control", control]);
-        Self::start(node, with(words, agent_words(node)), options)
+        let words = with(words, agent_words(node));
+        Self::start(node, node.agent_place(), words, options)
     }
 
-    fn start(node: &Node, words: Vec<OsString>, options: WeftOptions) -> Result<Self> {
+    fn start(
+        node: &Node,
+        place: &Place,
+        words: Vec<OsString>,
+        options: WeftOptions,
+    ) -> Result<Self> {
         let binary = tools::weft()?;
-        let process = launch(&binary, node, &words, &options)?;
+        let process = launch(&binary, place, &words, &options)?;
         Ok(Self {
             binary,
             node: node.clone(),
+            place: place.clone(),
             words,
             options,
             process,
@@ -172,7 +182,7 @@ impl Weft {
     /// As [`Weft::up`].
     pub fn restart(&mut self) -> Result<()> {
         self.kill9();
-        self.process = launch(&self.binary, &self.node, &self.words, &self.options)?;
+        self.process = launch(&self.binary, &self.place, &self.words, &self.options)?;
         Ok(())
     }
 }
@@ -210,15 +220,11 @@ fn cli_command(binary: &Path, node: &Node, args: &[&str]) -> Launch {
 
 fn launch(
     binary: &Path,
-    node: &Node,
+    place: &Place,
     words: &[OsString],
     options: &WeftOptions,
 ) -> Result<Process> {
-    let mut launch = node
-        .agent_place()
-        .command(binary)
-        .args(words)
-        .args(&options.args);
+    let mut launch = place.command(binary).args(words).args(&options.args);
     for (key, value) in &options.env {
         launch = launch.env(key, value);
     }
