@@ -1,1 +1,20 @@
 //! Control plane: cluster state to xDS.
+//!
+//! A [`source`] tells of Kubernetes objects, [`read`] checks them, the [`model`] indexes them, [`translate`] makes resources of
+//! them, and [`ads`] serves those to node agents and to Envoys.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
+
+pub mod ads;
+mod engine;
+mod http;
+pub mod model;
+pub mod object;
+mod plane;
+pub mod read;
+pub mod source;
+mod status;
+pub mod translate;
+
+pub use plane::{Config, ControlError, ControlPlane};
+pub use status::Status;

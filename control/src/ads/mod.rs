@@ -1,0 +1,17 @@
+//! Aggregated discovery service (ADS), delta and state of the world.
+//!
+//! See <https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol>.
+
+mod delta;
+mod history;
+mod nack;
+mod node;
+mod server;
+mod sotw;
+mod store;
+mod stream;
+mod subscription;
+
+pub use nack::{Nack, Nacks};
+pub use server::AdsServer;
+pub use store::{Batch, Entry, Store, Table, Version};

@@ -1,0 +1,372 @@
+//! The snapshot that all streams share.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tokio::sync::watch;
+use weft_proto::convert;
+use weft_proto::envoy::google::protobuf::Any;
+use weft_proto::model::Resource;
+use weft_proto::resource::ResourceType;
+use xxhash_rust::xxh3::Xxh3;
+
+/// Removed names that are remembered so that streams find them by their cursor; past this, they compare in full.
+const MAX_TOMBSTONES: usize = 4096;
+
+/// A resource's version: a hash of its content, equal on every replica and after every restart of the same release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Version(u64);
+
+impl Version {
+    /// The version of a resource's content.
+    #[must_use]
+    pub fn of<T: Hash>(content: &T) -> Self {
+        let mut hasher = Xxh3::new();
+        // Another release may put the same content on the wire in another way.
+        hasher.write(env!("CARGO_PKG_VERSION").as_bytes());
+        content.hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// One resource, encoded.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Version of its content.
+    pub version: Version,
+    /// As it travels.
+    pub any: Arc<Any>,
+    /// When it last changed, on the store's own clock.
+    changed: u64,
+}
+
+/// All resources of one type.
+#[derive(Debug, Default)]
+pub struct Table {
+    entries: HashMap<Arc<str>, Entry>,
+    /// Names by the time of their last change: one entry for each name that is there, and for each tombstone.
+    log: BTreeMap<u64, Arc<str>>,
+    tombstones: HashMap<Arc<str>, u64>,
+    /// Who has seen less than this must compare in full.
+    floor: u64,
+}
+
+impl Table {
+    /// The resource of this name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<(&Arc<str>, &Entry)> {
+        self.entries.get_key_value(name)
+    }
+
+    /// All resources, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
+        self.entries.iter()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Names that were changed or removed after `time`; `None` when that is too long ago to know.
+    #[must_use]
+    pub fn since(&self, time: u64) -> Option<impl Iterator<Item = &Arc<str>>> {
+        (time >= self.floor).then(|| self.log.range(time + 1..).map(|(_, name)| name))
+    }
+
+    fn upsert(&mut self, name: Arc<str>, version: Version, any: Arc<Any>, time: u64) {
+        let buried = self.tombstones.remove(&name);
+        let old = self.entries.insert(
+            Arc::clone(&name),
+            Entry {
+                version,
+                any,
+                changed: time,
+            },
+        );
+        if let Some(before) = old.map(|e| e.changed).or(buried) {
+            self.log.remove(&before);
+        }
+        self.log.insert(time, name);
+    }
+
+    fn remove(&mut self, name: &str, time: u64) {
+        let Some((name, old)) = self.entries.remove_entry(name) else {
+            return;
+        };
+        self.log.remove(&old.changed);
+        if self.tombstones.len() >= MAX_TOMBSTONES {
+            for (_, buried) in self.tombstones.drain() {
+                self.log.remove(&buried);
+            }
+            self.floor = time - 1;
+        }
+        self.log.insert(time, Arc::clone(&name));
+        self.tombstones.insert(name, time);
+    }
+}
+
+/// Tables of all types at one moment.
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    tables: [Table; ResourceType::ALL.len()],
+    time: u64,
+}
+
+impl Snapshot {
+    /// The resources of a type.
+    #[must_use]
+    pub fn table(&self, resource_type: ResourceType) -> &Table {
+        &self.tables[index(resource_type)]
+    }
+
+    /// Goes up with every change.
+    #[must_use]
+    pub const fn time(&self) -> u64 {
+        self.time
+    }
+}
+
+const fn index(resource_type: ResourceType) -> usize {
+    match resource_type {
+        ResourceType::Cluster => 0,
+        ResourceType::Endpoints => 1,
+        ResourceType::Listener => 2,
+        ResourceType::Workload => 3,
+        ResourceType::Problem => 4,
+    }
+}
+
+/// Changes that take effect together. What is said last about a name counts.
+#[derive(Debug, Default)]
+pub struct Batch(HashMap<(ResourceType, String), Option<Resource>>);
+
+impl Batch {
+    /// Adds or replaces a resource.
+    pub fn upsert(&mut self, resource: Resource) {
+        let key = (resource.resource_type(), resource.name());
+        self.0.insert(key, Some(resource));
+    }
+
+    /// Removes a resource.
+    pub fn remove(&mut self, resource_type: ResourceType, name: String) {
+        self.0.insert((resource_type, name), None);
+    }
+}
+
+/// A resource that differs from the snapshot's, encoded; `None`: it is gone.
+struct Change {
+    resource_type: ResourceType,
+    name: Arc<str>,
+    content: Option<(Version, Arc<Any>)>,
+}
+
+/// Holds the snapshot and tells of its changes.
+#[derive(Debug)]
+pub struct Store {
+    snapshot: RwLock<Snapshot>,
+    /// Time of the last change; `None` until the source has told everything once.
+    published: watch::Sender<Option<u64>>,
+}
+
+/// Sees every change of a [`Store`]; open as long as a stream is.
+pub(super) type Publications = watch::Receiver<Option<u64>>;
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            snapshot: RwLock::default(),
+            published: watch::Sender::new(None),
+        }
+    }
+}
+
+impl Store {
+    /// Applies a batch as one change and tells all streams. Resources of unchanged content stay as they are.
+    ///
+    /// For one writer only: hashing and encoding happen outside the lock that readers share.
+    pub fn publish(&self, batch: Batch) {
+        let changes = self.changes(batch);
+        if changes.is_empty() {
+            return;
+        }
+        let mut snapshot = self
+            .snapshot
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Snapshot { tables, time } = &mut *snapshot;
+        for change in changes {
+            *time += 1;
+            let table = &mut tables[index(change.resource_type)];
+            match change.content {
+                Some((version, any)) => table.upsert(change.name, version, any, *time),
+                None => table.remove(&change.name, *time),
+            }
+        }
+        let now = *time;
+        drop(snapshot);
+        self.published.send_if_modified(|published| {
+            let synced = published.is_some();
+            if synced {
+                *published = Some(now);
+            }
+            synced
+        });
+    }
+
+    /// Lets streams answer from now on: before everything is known, an answer would tell agents to remove what is not.
+    pub fn set_synced(&self) {
+        let time = self.read(|s| s.time());
+        self.published.send_replace(Some(time));
+    }
+
+    /// Whether streams are answered.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.published.borrow().is_some()
+    }
+
+    /// Returns once streams are answered.
+    pub async fn synced(&self) {
+        // An error means that the sender is gone, which `self` rules out.
+        let _ = self.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Becomes `Some` once streams may be answered, and changes with every change.
+    #[must_use]
+    pub(super) fn subscribe(&self) -> Publications {
+        self.published.subscribe()
+    }
+
+    /// How many streams are open.
+    #[must_use]
+    pub fn streams(&self) -> usize {
+        self.published.receiver_count()
+    }
+
+    /// Looks at the snapshot. Writers wait meanwhile: be short.
+    pub fn read<T>(&self, look: impl FnOnce(&Snapshot) -> T) -> T {
+        look(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn changes(&self, batch: Batch) -> Vec<Change> {
+        let changed =
+            |((resource_type, name), resource): ((ResourceType, String), Option<Resource>)| {
+                let version = resource.as_ref().map(Version::of);
+                let known = self.read(|s| Some(s.table(resource_type).get(&name)?.1.version));
+                (known != version).then(|| Change {
+                    resource_type,
+                    name: name.into(),
+                    content: version
+                        .zip(resource)
+                        .map(|(version, r)| (version, Arc::new(convert::encode(&r)))),
+                })
+            };
+        batch.0.into_iter().filter_map(changed).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_proto::model::{ClusterEndpoints, Resource};
+
+    use super::*;
+
+    fn endpoints(name: &str) -> Resource {
+        Resource::Endpoints(ClusterEndpoints {
+            name: name.to_owned(),
+            endpoints: Vec::new(),
+        })
+    }
+
+    fn upsert(store: &Store, name: &str) {
+        let mut batch = Batch::default();
+        batch.upsert(endpoints(name));
+        store.publish(batch);
+    }
+
+    fn remove(store: &Store, name: &str) {
+        let mut batch = Batch::default();
+        batch.remove(ResourceType::Endpoints, name.to_owned());
+        store.publish(batch);
+    }
+
+    fn since(store: &Store, time: u64) -> Option<Vec<String>> {
+        store.read(|s| {
+            let names = s.table(ResourceType::Endpoints).since(time)?;
+            Some(names.map(|n| n.to_string()).collect())
+        })
+    }
+
+    #[test]
+    fn equal_content_is_no_change() {
+        let store = Store::default();
+        upsert(&store, "a");
+        let time = store.read(Snapshot::time);
+        upsert(&store, "a");
+        assert_eq!(store.read(Snapshot::time), time);
+    }
+
+    #[test]
+    fn a_cursor_finds_what_came_after_it() {
+        let store = Store::default();
+        upsert(&store, "a");
+        upsert(&store, "b");
+        let time = store.read(Snapshot::time);
+        remove(&store, "a");
+        upsert(&store, "c");
+        assert_eq!(
+            since(&store, time),
+            Some(vec!["a".to_owned(), "c".to_owned()])
+        );
+        upsert(&store, "a");
+        assert_eq!(
+            since(&store, time),
+            Some(vec!["c".to_owned(), "a".to_owned()])
+        );
+    }
+
+    #[test]
+    fn memory_stays_bounded_while_names_come_and_go() {
+        let store = Store::default();
+        let start = store.read(Snapshot::time);
+        for i in 0..3 * MAX_TOMBSTONES {
+            upsert(&store, &i.to_string());
+            remove(&store, &i.to_string());
+        }
+        assert_eq!(
+            since(&store, start),
+            None,
+            "an old cursor must compare in full"
+        );
+        store.read(|s| {
+            let table = s.table(ResourceType::Endpoints);
+            assert!(table.is_empty());
+            assert!(table.log.len() <= MAX_TOMBSTONES);
+            assert_eq!(table.log.len(), table.tombstones.len());
+        });
+    }
+
+    #[test]
+    fn versions_do_not_depend_on_the_process() {
+        // Written down on purpose: replicas and restarts must agree, or every agent is sent everything again.
+        let version = Version::of(&("stable", 1u32)).to_string();
+        assert_eq!(version.len(), 16);
+        assert_eq!(version, Version::of(&("stable", 1u32)).to_string());
+    }
+}

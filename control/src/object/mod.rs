@@ -1,0 +1,65 @@
+//! The cluster's objects as far as Weft uses them: checked, small, and free of any API library's types.
+
+mod endpoint_slice;
+mod name;
+mod node;
+mod pod;
+mod service;
+mod traffic_policy;
+
+use std::sync::Arc;
+
+pub use endpoint_slice::{EndpointSlice, SliceEndpoint};
+pub use name::{Kind, ObjectName, ObjectRef};
+pub use node::Node;
+pub use pod::Pod;
+pub use service::{NamedPort, Service, ServicePort, TargetPort};
+pub use traffic_policy::TrafficPolicy;
+
+/// One object and where it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Its name.
+    pub name: ObjectName,
+    /// File and line ("shop.yaml:12"); empty when it has none.
+    pub origin: Arc<str>,
+    /// `metadata.creationTimestamp` in Unix seconds; what has none counts as oldest.
+    pub created: Option<i64>,
+    /// What it says.
+    pub spec: Spec,
+}
+
+/// What an object says, by its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Spec {
+    /// Only its existence is of use so far.
+    Namespace,
+    /// A machine.
+    Node(Arc<Node>),
+    /// A workload.
+    Pod(Arc<Pod>),
+    /// A virtual address.
+    Service(Arc<Service>),
+    /// Part of a service's endpoints.
+    EndpointSlice(Arc<EndpointSlice>),
+    /// How services are to be balanced.
+    TrafficPolicy(Arc<TrafficPolicy>),
+}
+
+impl Object {
+    /// Kind and name.
+    #[must_use]
+    pub fn reference(&self) -> ObjectRef {
+        ObjectRef {
+            kind: match self.spec {
+                Spec::Namespace => Kind::Namespace,
+                Spec::Node(_) => Kind::Node,
+                Spec::Pod(_) => Kind::Pod,
+                Spec::Service(_) => Kind::Service,
+                Spec::EndpointSlice(_) => Kind::EndpointSlice,
+                Spec::TrafficPolicy(_) => Kind::TrafficPolicy,
+            },
+            name: self.name.clone(),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What objects are called.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A kind that Weft reads and uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// `v1` Namespace
+    Namespace,
+    /// `v1` Node
+    Node,
+    /// `v1` Pod
+    Pod,
+    /// `v1` Service
+    Service,
+    /// `discovery.k8s.io/v1` EndpointSlice
+    EndpointSlice,
+    /// `weft.io/v1alpha1` TrafficPolicy
+    TrafficPolicy,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Namespace,
+        Self::Node,
+        Self::Pod,
+        Self::Service,
+        Self::EndpointSlice,
+        Self::TrafficPolicy,
+    ];
+
+    /// As in a manifest's `kind`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Namespace => "Namespace",
+            Self::Node => "Node",
+            Self::Pod => "Pod",
+            Self::Service => "Service",
+            Self::EndpointSlice => "EndpointSlice",
+            Self::TrafficPolicy => "TrafficPolicy",
+        }
+    }
+
+    /// The only `apiVersion` in which it is read.
+    #[must_use]
+    pub const fn api_version(self) -> &'static str {
+        match self {
+            Self::Namespace | Self::Node | Self::Pod | Self::Service => "v1",
+            Self::EndpointSlice => "discovery.k8s.io/v1",
+            Self::TrafficPolicy => "weft.io/v1alpha1",
+        }
+    }
+
+    /// Whether its objects live in a namespace.
+    #[must_use]
+    pub const fn is_namespaced(self) -> bool {
+        !matches!(self, Self::Namespace | Self::Node)
+    }
+}
+
+/// Namespace and name; the namespace is empty for kinds that have none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectName {
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+}
+
+impl ObjectName {
+    /// A name in a namespace.
+    #[must_use]
+    pub fn new(namespace: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+/// Kind and name: what tells an object from all others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectRef {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its name.
+    pub name: ObjectName,
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind.as_str(), self.name)
+    }
+}

@@ -1,0 +1,67 @@
+//! Services.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use weft_proto::model::{LocalityMode, Protocol};
+
+/// A port with a name: a pod's container port or a slice's port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPort {
+    /// Empty when it has none.
+    pub name: String,
+    /// Transport protocol.
+    pub protocol: Protocol,
+    /// 1 to 65535.
+    pub port: u16,
+}
+
+/// Where a service port leads in a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetPort {
+    /// The same number in every pod.
+    Number(u16),
+    /// The container port of this name, whatever its number is in each pod.
+    Name(String),
+}
+
+/// One port of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServicePort {
+    /// Empty when the service has only one, unnamed port.
+    pub name: String,
+    /// Transport protocol.
+    pub protocol: Protocol,
+    /// 1 to 65535.
+    pub port: u16,
+    /// Where it leads.
+    pub target: TargetPort,
+}
+
+/// A service with virtual addresses, or one without, which Weft leaves alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// `clusterIPs`, `externalIPs` and load balancer addresses, each once. Empty for headless and ExternalName services.
+    pub addresses: Vec<IpAddr>,
+    /// Labels of its pods; empty when its endpoints come from elsewhere.
+    pub selector: BTreeMap<String, String>,
+    /// No (port, protocol) appears twice.
+    pub ports: Vec<ServicePort>,
+    /// `sessionAffinity: ClientIP` and its timeout.
+    pub affinity: Option<Duration>,
+    /// From `internalTrafficPolicy` and `trafficDistribution`.
+    pub locality: LocalityMode,
+    /// Pods count as healthy whether they are ready or not.
+    pub publish_not_ready: bool,
+}
+
+impl Service {
+    /// Whether clients of an address family can reach it, so that endpoints of that family are of use.
+    #[must_use]
+    pub fn has_family_of(&self, address: IpAddr) -> bool {
+        self.addresses
+            .iter()
+            .any(|vip| vip.is_ipv4() == address.is_ipv4())
+    }
+}

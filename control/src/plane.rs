@@ -1,0 +1,176 @@
+//! The control plane as a whole.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
+
+use crate::ads::{AdsServer, Nack, Nacks, Store};
+use crate::engine::Engine;
+use crate::http;
+use crate::source::Source;
+use crate::source::folder::{Folder, FolderError};
+use crate::status::Status;
+
+/// Events between source and engine; a full queue makes the source wait.
+const QUEUE: usize = 4096;
+/// A client that is gone without a word is noticed after these two together.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a control plane has to know.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Folder of manifests, watched.
+    pub manifests: PathBuf,
+    /// SPIFFE trust domain of all workloads, "cluster.local" by custom.
+    pub trust_domain: String,
+}
+
+/// Why a control plane cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The folder cannot be read.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The trust domain is not one.
+    #[error(
+        "trust domain {0:?}: use lower-case letters, digits, \".\", \"-\" and \"_\", at most 255 in all"
+    )]
+    TrustDomain(String),
+    /// No thread to compute on.
+    #[error("cannot start the engine: {0}")]
+    Thread(std::io::Error),
+    /// The gRPC server failed.
+    #[error("ADS server: {0}")]
+    Ads(#[from] tonic::transport::Error),
+    /// The HTTP server failed.
+    #[error("status server: {0}")]
+    Http(#[from] std::io::Error),
+}
+
+/// A running control plane. It stops when the token it was started with is cancelled.
+#[derive(Clone, Debug)]
+pub struct ControlPlane {
+    store: Arc<Store>,
+    nacks: Arc<Nacks>,
+    drain: CancellationToken,
+}
+
+impl ControlPlane {
+    /// Starts reading. Must be called in a tokio runtime.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or the trust domain is not one.
+    pub fn start(config: Config, drain: CancellationToken) -> Result<Self, ControlError> {
+        check_trust_domain(&config.trust_domain)?;
+        let folder = Folder::open(config.manifests)?;
+        Self::start_with(folder, config.trust_domain, drain)
+    }
+
+    /// Starts with any source.
+    fn start_with<S: Source>(
+        source: S,
+        trust_domain: String,
+        drain: CancellationToken,
+    ) -> Result<Self, ControlError> {
+        let store = Arc::new(Store::default());
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let engine = Engine::new(Arc::clone(&store), trust_domain);
+        // It computes for long and waits for long, and ends when the source does.
+        std::thread::Builder::new()
+            .name("weft-engine".to_owned())
+            .spawn(move || engine.run(receiver))
+            .map_err(ControlError::Thread)?;
+        let token = drain.clone();
+        tokio::spawn(async move {
+            if let Err(error) = source.run(sender, token).await {
+                tracing::error!(%error, "changes are not seen any more");
+            }
+        });
+        Ok(Self {
+            store,
+            nacks: Arc::default(),
+            drain,
+        })
+    }
+
+    /// The ADS service, to be served over any transport.
+    #[must_use]
+    pub fn ads_service(&self) -> AggregatedDiscoveryServiceServer<AdsServer> {
+        AdsServer::new(
+            Arc::clone(&self.store),
+            Arc::clone(&self.nacks),
+            self.drain.clone(),
+        )
+        .into_service()
+    }
+
+    /// Serves ADS until the control plane is stopped.
+    ///
+    /// # Errors
+    /// When the server fails as a whole.
+    pub async fn serve(&self, listener: TcpListener) -> Result<(), ControlError> {
+        Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .tcp_nodelay(true)
+            .add_service(self.ads_service())
+            .serve_with_incoming_shutdown(
+                TcpListenerStream::new(listener),
+                self.drain.clone().cancelled_owned(),
+            )
+            .await?;
+        Ok(())
+    }
+
+    /// Serves `/status`, `/metrics`, `/healthz` and `/readyz` until the control plane is stopped.
+    ///
+    /// # Errors
+    /// When the server fails as a whole.
+    pub async fn serve_http(&self, listener: TcpListener) -> Result<(), ControlError> {
+        axum::serve(listener, http::router(self.clone()))
+            .with_graceful_shutdown(self.drain.clone().cancelled_owned())
+            .await?;
+        Ok(())
+    }
+
+    /// Returns once everything that was there at the start is known, or never when the control plane stops first.
+    pub async fn synced(&self) {
+        self.store.synced().await;
+    }
+
+    /// Whether everything that was there at the start is known.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.store.is_synced()
+    }
+
+    /// What nodes have refused and not taken since.
+    #[must_use]
+    pub fn nacks(&self) -> Vec<Nack> {
+        self.nacks.list()
+    }
+
+    /// Everything an operator wants to see at once.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        Status::of(&self.store, &self.nacks)
+    }
+}
+
+/// The SPIFFE ID standard, section 2.1.
+fn check_trust_domain(name: &str) -> Result<(), ControlError> {
+    let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-_".contains(&b);
+    if !name.is_empty() && name.len() <= 255 && name.bytes().all(legal) {
+        Ok(())
+    } else {
+        Err(ControlError::TrustDomain(name.to_owned()))
+    }
+}

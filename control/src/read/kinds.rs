@@ -1,0 +1,86 @@
+//! Which kinds Weft uses, which it knows but does not enforce, and which are none of its business.
+
+use weft_proto::model::Severity;
+
+use super::envelope::Envelope;
+use super::names::shown;
+use crate::object::Kind;
+
+/// What a kind is to Weft.
+#[derive(Debug)]
+pub(super) enum Meaning {
+    /// Read it.
+    Used(Kind),
+    /// Read what is in it.
+    List,
+    /// Field, message and severity of the problem that it is.
+    Problem(&'static str, String, Severity),
+}
+
+/// Kinds that say who may talk to whom or where requests go. To pass over one in silence would be dangerous.
+const NOT_ENFORCED: [(&str, &str); 7] = [
+    ("networking.k8s.io", "NetworkPolicy"),
+    ("policy.networking.k8s.io", "ClusterNetworkPolicy"),
+    ("policy.networking.k8s.io", "AdminNetworkPolicy"),
+    ("gateway.networking.k8s.io", "HTTPRoute"),
+    ("gateway.networking.k8s.io", "GRPCRoute"),
+    ("security.istio.io", "AuthorizationPolicy"),
+    ("security.istio.io", "PeerAuthentication"),
+];
+
+pub(super) fn meaning(envelope: &Envelope) -> Meaning {
+    let (group, _) = envelope
+        .api_version
+        .split_once('/')
+        .unwrap_or(("", envelope.api_version));
+    if let Some(kind) = Kind::ALL.into_iter().find(|k| k.as_str() == envelope.kind) {
+        return used(kind, envelope.api_version);
+    }
+    if envelope.kind.ends_with("List") {
+        return Meaning::List;
+    }
+    if let Some((expected, kind)) = NOT_ENFORCED.iter().find(|(_, k)| *k == envelope.kind) {
+        return not_enforced(expected, kind, group);
+    }
+    Meaning::Problem(
+        "kind",
+        format!("{} is not used by Weft", shown(envelope.kind)),
+        Severity::Warning,
+    )
+}
+
+fn used(kind: Kind, api_version: &str) -> Meaning {
+    if api_version == kind.api_version() {
+        return Meaning::Used(kind);
+    }
+    Meaning::Problem(
+        "apiVersion",
+        format!(
+            "{} is not read for kind {}: use {}",
+            shown(api_version),
+            kind.as_str(),
+            kind.api_version()
+        ),
+        Severity::Error,
+    )
+}
+
+fn not_enforced(expected: &str, kind: &str, group: &str) -> Meaning {
+    if group != expected {
+        return Meaning::Problem(
+            "apiVersion",
+            format!(
+                "{} is not a group that Weft knows {kind} in: it is {expected}",
+                shown(group)
+            ),
+            Severity::Error,
+        );
+    }
+    Meaning::Problem(
+        "kind",
+        format!(
+            "{kind} is NOT ENFORCED by this version of Weft: traffic passes as if this object did not exist"
+        ),
+        Severity::Error,
+    )
+}

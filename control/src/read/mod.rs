@@ -1,0 +1,201 @@
+//! Manifests to objects: one document in, what it means and what is wrong with it out.
+//!
+//! The same code reads a folder's files and what an API server sends. Nothing here fails as a whole: what cannot be used is
+//! named down to the field, and everything else is used.
+
+mod duration;
+mod endpoint_slice;
+mod envelope;
+mod fields;
+mod findings;
+mod kinds;
+mod names;
+mod node;
+mod pod;
+mod service;
+#[cfg(test)]
+mod tests;
+mod traffic_policy;
+
+use std::sync::Arc;
+
+use k8s_openapi::Metadata;
+use k8s_openapi::api::core::v1;
+use k8s_openapi::api::discovery::v1 as discovery;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use weft_proto::model::{Problem, Severity};
+
+use self::envelope::Envelope;
+use self::findings::Findings;
+use self::kinds::Meaning;
+use crate::object::{Kind, Object, ObjectRef, Spec};
+
+/// An object that a document is about.
+#[derive(Debug)]
+pub struct Item {
+    /// Its kind and name.
+    pub reference: ObjectRef,
+    /// What can be used of it; `None` when nothing can.
+    pub object: Option<Object>,
+    /// Whether Kubernetes would take it. When not, an earlier sound version is to be preferred.
+    pub sound: bool,
+}
+
+/// What documents say.
+#[derive(Debug, Default)]
+pub struct Reading {
+    /// Objects of kinds that Weft uses, in order.
+    pub items: Vec<Item>,
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+}
+
+impl Reading {
+    /// Adds what the document `value`, found at `origin` ("shop.yaml:12"), says. Lists are unrolled.
+    pub fn add(&mut self, value: Value, origin: &Arc<str>) {
+        let envelope = match Envelope::open(&value) {
+            Ok(Some(envelope)) => envelope,
+            Ok(None) => return,
+            Err(error) => {
+                self.report(origin, error.object, error.field, error.message);
+                return;
+            }
+        };
+        match kinds::meaning(&envelope) {
+            Meaning::Used(kind) => {
+                let shown_name = envelope.to_string();
+                match envelope.object_name(kind) {
+                    Ok(name) => {
+                        self.add_object(ObjectRef { kind, name }, shown_name, value, origin)
+                    }
+                    Err(error) => self.report(origin, shown_name, error.field, error.message),
+                }
+            }
+            Meaning::List => self.add_list(value, origin),
+            Meaning::Problem(field, message, severity) => self.problems.push(Problem {
+                origin: origin.to_string(),
+                object: envelope.to_string(),
+                field: field.to_owned(),
+                message,
+                severity,
+            }),
+        }
+    }
+
+    fn report(&mut self, origin: &Arc<str>, object: String, field: String, message: String) {
+        self.problems.push(Problem {
+            origin: origin.to_string(),
+            object,
+            field,
+            message,
+            severity: Severity::Error,
+        });
+    }
+
+    fn add_list(&mut self, mut value: Value, origin: &Arc<str>) {
+        let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
+        let (version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
+        // In a typed list ("ServiceList") the items may leave out what the list already says.
+        let item_kind = kind.strip_suffix("List").unwrap_or_default().to_owned();
+        let items = match value.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => items,
+            None | Some(Value::Null) => return,
+            Some(_) => {
+                self.report(origin, kind, "items".to_owned(), "is not a list".to_owned());
+                return;
+            }
+        };
+        for mut item in items {
+            if let (Value::Object(map), false) = (&mut item, item_kind.is_empty()) {
+                map.entry("apiVersion")
+                    .or_insert_with(|| Value::String(version.clone()));
+                map.entry("kind")
+                    .or_insert_with(|| Value::String(item_kind.clone()));
+            }
+            self.add(item, origin);
+        }
+    }
+
+    fn add_object(
+        &mut self,
+        reference: ObjectRef,
+        shown_name: String,
+        value: Value,
+        origin: &Arc<str>,
+    ) {
+        let mut findings = Findings::default();
+        let object = read_spec(&reference, value, &mut findings).map(|read| Object {
+            name: reference.name.clone(),
+            origin: Arc::clone(origin),
+            created: read.created,
+            spec: read.spec,
+        });
+        self.items.push(Item {
+            sound: findings.is_sound(),
+            object,
+            reference,
+        });
+        self.problems
+            .extend(findings.into_problems(origin, &shown_name));
+    }
+}
+
+struct ReadSpec {
+    created: Option<i64>,
+    spec: Spec,
+}
+
+fn read_spec(reference: &ObjectRef, value: Value, findings: &mut Findings) -> Option<ReadSpec> {
+    let (created, spec) = match reference.kind {
+        Kind::Namespace => {
+            let m: v1::Namespace = typed(value, findings)?;
+            (created(&m), Spec::Namespace)
+        }
+        Kind::Node => {
+            let m: v1::Node = typed(value, findings)?;
+            (created(&m), Spec::Node(Arc::new(node::read(&m, findings))))
+        }
+        Kind::Pod => {
+            let m: v1::Pod = typed(value, findings)?;
+            (created(&m), Spec::Pod(Arc::new(pod::read(&m, findings))))
+        }
+        Kind::Service => {
+            let m: v1::Service = typed(value, findings)?;
+            (
+                created(&m),
+                Spec::Service(Arc::new(service::read(&m, findings))),
+            )
+        }
+        Kind::EndpointSlice => {
+            let m: discovery::EndpointSlice = typed(value, findings)?;
+            let slice = endpoint_slice::read(&m, &reference.name.namespace, findings)?;
+            (created(&m), Spec::EndpointSlice(Arc::new(slice)))
+        }
+        Kind::TrafficPolicy => {
+            let m: traffic_policy::Manifest = typed(value, findings)?;
+            let policy = traffic_policy::read(&m, findings);
+            (
+                fields::created(&m.metadata),
+                Spec::TrafficPolicy(Arc::new(policy)),
+            )
+        }
+    };
+    Some(ReadSpec { created, spec })
+}
+
+fn created<T: Metadata<Ty = ObjectMeta>>(manifest: &T) -> Option<i64> {
+    fields::created(manifest.metadata())
+}
+
+/// The document as its API type; the first field that does not fit is reported.
+fn typed<T: DeserializeOwned>(value: Value, findings: &mut Findings) -> Option<T> {
+    serde_path_to_error::deserialize(value)
+        .map_err(|error| {
+            let path = error.path().to_string();
+            let field = if path == "." { String::new() } else { path };
+            findings.invalid(field, error.into_inner().to_string());
+        })
+        .ok()
+}

@@ -1,0 +1,45 @@
+//! Model to resources, as pure functions.
+
+mod conflicts;
+mod endpoints;
+#[cfg(test)]
+mod golden;
+mod service;
+mod workload;
+
+use weft_proto::model::{Cluster, ClusterEndpoints, Listener, Problem, Protocol};
+
+pub use endpoints::service_endpoints;
+pub use service::service;
+pub use workload::{node, pod};
+pub(crate) use workload::{node_resource_name, pod_resource_name};
+
+use crate::object::{ObjectName, Service, ServicePort};
+
+/// All that follows from one service and what belongs to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceResources {
+    /// One per port.
+    pub listeners: Vec<Listener>,
+    /// One per port.
+    pub clusters: Vec<Cluster>,
+    /// One per port.
+    pub endpoints: Vec<ClusterEndpoints>,
+    /// What stands between it and other objects.
+    pub problems: Vec<Problem>,
+}
+
+/// Name of a service port's listener, cluster and endpoints: `shop/cart:80/tcp`.
+#[must_use]
+pub fn resource_name(service: &ObjectName, port: u16, protocol: Protocol) -> String {
+    format!("{service}:{port}/{protocol}")
+}
+
+/// The ports that get resources: none for a service without an address, which its clients find by DNS.
+fn balanced_ports(service: &Service) -> &[ServicePort] {
+    if service.addresses.is_empty() {
+        &[]
+    } else {
+        &service.ports
+    }
+}

@@ -1,0 +1,106 @@
+//! A service's listeners and clusters.
+
+use std::net::IpAddr;
+
+use weft_proto::model::{
+    Cluster, EndpointSource, Layer, LbPolicy, Listener, LocalityMode, ServiceRef,
+};
+
+use super::{ServiceResources, balanced_ports, conflicts, resource_name, service_endpoints};
+use crate::model::{Claim, Entry, Model};
+use crate::object::{ObjectName, Service, ServicePort, TrafficPolicy};
+
+/// Everything that follows from the service `name`, which need not exist: then only the problems of what refers to it.
+#[must_use]
+pub fn service(model: &Model, name: &ObjectName) -> ServiceResources {
+    let problems = conflicts::of_service(model, name);
+    let Some(Entry { spec: service, .. }) = model.service(name) else {
+        return ServiceResources {
+            problems,
+            ..ServiceResources::default()
+        };
+    };
+    let policy = model
+        .policies(name)
+        .first()
+        .map(|(_, entry)| entry.spec.as_ref().clone())
+        .unwrap_or_default();
+    let ports = balanced_ports(service);
+    ServiceResources {
+        listeners: ports
+            .iter()
+            .filter_map(|port| listener(model, name, service, port, &policy))
+            .collect(),
+        clusters: ports
+            .iter()
+            .map(|port| cluster(name, service, port, &policy))
+            .collect(),
+        endpoints: service_endpoints(model, name),
+        problems,
+    }
+}
+
+/// `None` when other services have all its addresses.
+fn listener(
+    model: &Model,
+    name: &ObjectName,
+    service: &Service,
+    port: &ServicePort,
+    policy: &TrafficPolicy,
+) -> Option<Listener> {
+    let resource = resource_name(name, port.port, port.protocol);
+    let addresses: Vec<IpAddr> = service
+        .addresses
+        .iter()
+        .copied()
+        .filter(|address| owns(model, name, *address, port))
+        .collect();
+    (!addresses.is_empty()).then(|| Listener {
+        cluster: resource.clone(),
+        name: resource,
+        service: Some(ServiceRef {
+            namespace: name.namespace.to_string(),
+            name: name.name.to_string(),
+            port_name: port.name.clone(),
+        }),
+        addresses,
+        port: port.port,
+        protocol: port.protocol,
+        layer: Layer::Four,
+        idle_timeout: policy.idle_timeout,
+        max_connection_duration: policy.max_duration,
+    })
+}
+
+fn owns(model: &Model, name: &ObjectName, address: IpAddr, port: &ServicePort) -> bool {
+    let claim = Claim {
+        address,
+        port: port.port,
+        protocol: port.protocol,
+    };
+    model
+        .claimants(&claim)
+        .and_then(|all| all.first())
+        .is_some_and(|winner| winner.service == *name)
+}
+
+fn cluster(
+    name: &ObjectName,
+    service: &Service,
+    port: &ServicePort,
+    policy: &TrafficPolicy,
+) -> Cluster {
+    let resource = resource_name(name, port.port, port.protocol);
+    Cluster {
+        endpoints: EndpointSource::Eds(resource.clone()),
+        name: resource,
+        policy: policy.policy.unwrap_or(LbPolicy::Random),
+        affinity: policy.affinity.or(service.affinity),
+        locality: match service.locality {
+            // "Local" promises that no traffic leaves the node: a preference does not overrule it.
+            LocalityMode::NodeOnly => LocalityMode::NodeOnly,
+            other => policy.locality.unwrap_or(other),
+        },
+        connect_timeout: policy.connect_timeout,
+    }
+}
