@@ -6,15 +6,15 @@ use std::process::Command;
 /// One line per fact: processor, memory, kernel, versions of the peers' tools.
 pub fn describe() -> Vec<String> {
     let mut lines = vec![processor(), memory(), kernel()];
-    for (program, argument) in [("iptables", "--version"), ("nft", "--version")] {
-        lines.extend(first_line(program, argument));
+    for program in ["iptables", "nft"] {
+        lines.extend(first_line(program, &["--version"]));
     }
     lines
 }
 
 /// Now, UTC, ISO 8601.
 pub fn date() -> String {
-    first_line("date", "-u+%Y-%m-%dT%H:%M:%SZ").unwrap_or_default()
+    first_line("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]).unwrap_or_default()
 }
 
 /// The command line, with the program by its name alone and folders left out: they
@@ -65,8 +65,8 @@ fn kernel() -> String {
     format!("Linux {}", release.trim())
 }
 
-fn first_line(program: &str, argument: &str) -> Option<String> {
-    let output = Command::new(program).arg(argument).output().ok()?;
+fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
     Some(
         String::from_utf8_lossy(&output.stdout)
             .lines()

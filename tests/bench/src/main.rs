@@ -36,7 +36,7 @@ enum Verb {
         #[arg(long)]
         port: u16,
         #[arg(long)]
-        threads: usize,
+        threads: u8,
     },
 }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::load::Latency;
 use crate::peer::Kind;
 use crate::plan::Plan;
+use crate::stats::Spread;
 use crate::usage::Usage;
 
 /// One run of the bench.
@@ -56,10 +57,54 @@ pub struct Sync {
 pub struct Rates {
     /// What was done.
     pub case: String,
-    /// What is counted per second.
-    pub unit: String,
+    /// What a ratio compares.
+    pub measure: Measure,
     /// The paths; the first is what the others are compared with.
     pub lanes: Vec<Lane>,
+}
+
+/// What a ratio compares. Either way more than 1 is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measure {
+    /// Operations per second.
+    Rate,
+    /// The inverse of the median time of one operation. Where only one is in flight
+    /// and cores are idle, the mean would mostly tell what else the machine did.
+    Latency,
+}
+
+impl Measure {
+    /// The figure of one round.
+    pub fn of(self, round: &Round) -> f64 {
+        match self {
+            Self::Rate => round.per_second,
+            Self::Latency => 1e6 / round.latency.p50_us,
+        }
+    }
+
+    /// As in tables.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Latency => "p50",
+        }
+    }
+}
+
+impl Rates {
+    /// `lane`'s figure over `base`'s, round by round: what slows a whole round down,
+    /// such as a busy machine, cancels out.
+    pub fn ratio(&self, lane: &Lane, base: &Lane) -> Option<Spread> {
+        let rounds = lane.rounds.iter().zip(&base.rounds);
+        let ratios = rounds.map(|(lane, base)| self.measure.of(lane) / self.measure.of(base));
+        Spread::of(ratios.filter(|ratio| ratio.is_finite()))
+    }
+
+    /// `lane`'s figure over that of the first lane.
+    pub fn ratio_to_first(&self, lane: &Lane) -> Option<Spread> {
+        self.ratio(lane, self.lanes.first()?)
+    }
 }
 
 /// One path of a comparison.

@@ -40,7 +40,7 @@ pub struct Options {
     /// Rounds of each comparison [default: 40, quick: 12]
     #[arg(long)]
     rounds: Option<u32>,
-    /// Longest wait for a peer's full sync, seconds [default: 180, quick: 90]
+    /// Longest wait for a peer's full sync, seconds [default: 180, quick: 150]
     #[arg(long)]
     sync_bound: Option<u64>,
     /// Folder for results.json, README.md and plots
@@ -127,7 +127,7 @@ fn settings(options: &Options) -> Settings {
         },
         kube_proxy_changes: pick(20, 8) as u32,
         weft_changes: pick(200, 50) as u32,
-        sync_bound: Duration::from_secs(options.sync_bound.unwrap_or(pick(180, 90))),
+        sync_bound: Duration::from_secs(options.sync_bound.unwrap_or(pick(180, 150))),
     }
 }
 

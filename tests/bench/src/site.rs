@@ -23,7 +23,7 @@ use crate::load::{Job, Outcome};
 use crate::plan::{CLIENT_CIDR, CLUSTER_CIDR, FAR_CIDR, NEAR_CIDR, PORT};
 
 /// Server threads: one per core of a small machine.
-const SERVER_THREADS: &str = "2";
+pub const SERVER_THREADS: u8 = 2;
 /// Patience with a load process that starts.
 const START: Duration = Duration::from_secs(10);
 
@@ -96,7 +96,9 @@ fn serve(pod: &Pod) -> Result<Process> {
     let command = pod
         .command(this_program()?)
         .args(["serve", "--port", &PORT.to_string()]);
-    let mut server = command.args(["--threads", SERVER_THREADS]).spawn()?;
+    let mut server = command
+        .args(["--threads", &SERVER_THREADS.to_string()])
+        .spawn()?;
     server.wait_for_line("ready", START)?;
     Ok(server)
 }

@@ -1,15 +1,18 @@
 //! Medians and spreads.
 
 use crate::peer::Buckets;
-use crate::results::Lane;
 
-/// Middle and extremes of some samples.
+/// Middle and ends of some samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// Lowest.
     pub min: f64,
+    /// A quarter lies below.
+    pub lower: f64,
     /// Median.
     pub median: f64,
+    /// A quarter lies above.
+    pub upper: f64,
     /// Highest.
     pub max: f64,
 }
@@ -20,17 +23,11 @@ impl Spread {
         let sorted = sorted(samples);
         Some(Self {
             min: *sorted.first()?,
+            lower: quantile(&sorted, 0.25)?,
             median: median(&sorted)?,
+            upper: quantile(&sorted, 0.75)?,
             max: *sorted.last()?,
         })
-    }
-
-    /// Of `lane`'s rate over `base`'s rate, round by round: what slows a whole round
-    /// down, such as a busy machine, cancels out.
-    pub fn ratio(lane: &Lane, base: &Lane) -> Option<Self> {
-        let rounds = lane.rounds.iter().zip(&base.rounds);
-        let usable = rounds.filter(|(_, base)| base.per_second > 0.0);
-        Self::of(usable.map(|(lane, base)| lane.per_second / base.per_second))
     }
 }
 
@@ -89,14 +86,14 @@ mod tests {
     #[test]
     fn spreads() {
         let spread = Spread::of([4.0, 1.0, 3.0, 2.0]);
-        assert_eq!(
-            spread,
-            Some(Spread {
-                min: 1.0,
-                median: 2.5,
-                max: 4.0
-            })
-        );
+        let expected = Spread {
+            min: 1.0,
+            lower: 1.0,
+            median: 2.5,
+            upper: 3.0,
+            max: 4.0,
+        };
+        assert_eq!(spread, Some(expected));
         assert_eq!(Spread::of([]), None);
     }
 

@@ -8,7 +8,7 @@ use crate::peer::{Kind, Proxy};
 use crate::site::Site;
 
 pub use change::{Pace, change};
-pub use rate::{Load, connections, requests};
+pub use rate::{CONNECTIONS, Load, connections, requests};
 pub use sync::sync;
 
 /// A peer at its site.

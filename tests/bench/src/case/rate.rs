@@ -9,8 +9,11 @@ use crate::interrupt;
 use crate::load::{Connections, Job, Outcome, Requests, Targets};
 use crate::peer::Kind;
 use crate::plan::{CLIENTS, FAR, NEAR, Plan};
-use crate::results::{Lane, Rates, Round};
+use crate::results::{Lane, Measure, Rates, Round};
+use crate::site::SERVER_THREADS;
 
+/// Name of the case about new connections.
+pub const CONNECTIONS: &str = "new connections";
 /// Parallel connections of the client in [`connections`].
 const CHURN_THREADS: usize = 8;
 /// Length of the slice that is thrown away before the first round, milliseconds.
@@ -42,8 +45,8 @@ pub fn connections(peers: &mut [Contestant], plan: &Plan, load: Load) -> Result<
     };
     let lanes = take_turns(peers, lanes, load, job)?;
     Ok(Rates {
-        case: "new connections".into(),
-        unit: "connections/s".into(),
+        case: CONNECTIONS.into(),
+        measure: Measure::Rate,
         lanes,
     })
 }
@@ -51,12 +54,12 @@ pub fn connections(peers: &mut [Contestant], plan: &Plan, load: Load) -> Result<
 /// Requests per second over connections that are open already, to backends on the
 /// same node and on the other: one at a time, which is latency, and sixteen at a time.
 ///
-/// One at a time goes over eight connections in turn: which of the server's threads
-/// and cores a connection meets is luck, and would else decide a whole turn.
+/// Both ends of a connection stay on one core: whether a wake-up crosses cores is luck,
+/// and would else decide a whole turn.
 pub fn requests(peers: &mut [Contestant], plan: &Plan, load: Load) -> Result<Vec<Rates>> {
     let mut all = Vec::new();
     for (place, near) in [("same node", true), ("other node", false)] {
-        for (threads, connections) in [(1, 8), (16, 1)] {
+        for (threads, cores) in [(1, 1), (16, SERVER_THREADS)] {
             let direct: Targets = plan.direct(near, !near);
             let job = |service: bool, millis: u64| {
                 Job::Requests(Requests {
@@ -67,15 +70,20 @@ pub fn requests(peers: &mut [Contestant], plan: &Plan, load: Load) -> Result<Vec
                     },
                     backends: if near { NEAR } else { FAR },
                     threads,
-                    connections,
+                    cores,
                     millis,
                 })
             };
             let lanes = take_turns(peers, lanes(peers, true), load, job)?;
             let case = format!("requests, {place}, {threads} at a time");
+            let measure = if threads == 1 {
+                Measure::Latency
+            } else {
+                Measure::Rate
+            };
             all.push(Rates {
                 case,
-                unit: "requests/s".into(),
+                measure,
                 lanes,
             });
         }

@@ -18,6 +18,8 @@ use crate::plan::{Plan, SERVICE_CIDR};
 
 /// How long the API server may take to come up.
 const START: Duration = Duration::from_secs(60);
+/// How the names of data directories begin.
+const DATA: &str = "weft-bench-";
 const SERVICES: &str = "/api/v1/namespaces/bench/services";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/bench/endpointslices";
 
@@ -117,8 +119,8 @@ impl ControlPlane {
     }
 }
 
-/// A directory in memory: a run's etcd syncs every write, and the disk is not what
-/// is measured here.
+/// A directory in memory: etcd syncs every write, and the disk is not what is
+/// measured here. Removes those of runs that were killed.
 fn in_memory() -> Result<TempDir> {
     let shared = Path::new("/dev/shm");
     let root = if shared.is_dir() {
@@ -126,10 +128,31 @@ fn in_memory() -> Result<TempDir> {
     } else {
         std::env::temp_dir()
     };
+    for entry in fs::read_dir(&root).into_iter().flatten().flatten() {
+        if entry
+            .file_name()
+            .to_str()
+            .and_then(owner)
+            .is_some_and(|pid| !runs(pid))
+        {
+            // Another run may be removing it as well.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    let prefix = format!("{DATA}{}-", std::process::id());
     tempfile::Builder::new()
-        .prefix("weft-bench-")
+        .prefix(&prefix)
         .tempdir_in(root)
         .context("making a directory")
+}
+
+/// The process id in the name of a directory that [`in_memory`] made.
+fn owner(name: &str) -> Option<u32> {
+    name.strip_prefix(DATA)?.split_once('-')?.0.parse().ok()
+}
+
+fn runs(pid: u32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
 }
 
 fn etcd(node: &Node, data: &Path) -> Result<Process> {

@@ -37,14 +37,14 @@ fn perform(job: &Job) -> Result<Outcome> {
         Job::Connections(job) => together(
             job.threads,
             job.millis,
-            || Ok(()),
+            |_| Ok(()),
             |(), until| connect::churn(job, until),
         ),
         Job::Requests(job) => together(
             job.threads,
             job.millis,
-            || request::open(job),
-            |connections, until| request::exchange(job, connections, until),
+            |index| request::open(job, index),
+            |prepared, until| request::exchange(job, prepared, until),
         ),
         Job::Landing(job) => Ok(landing::wait(job)),
     }
@@ -71,12 +71,12 @@ impl Tally {
 fn together<T>(
     threads: usize,
     millis: u64,
-    prepare: impl Fn() -> Result<T> + Sync,
+    prepare: impl Fn(usize) -> Result<T> + Sync,
     work: impl Fn(T, Instant) -> Result<Tally> + Sync,
 ) -> Result<Outcome> {
     let start = Barrier::new(threads);
-    let one = || -> Result<(Tally, f64)> {
-        let prepared = prepare();
+    let one = |index: usize| -> Result<(Tally, f64)> {
+        let prepared = prepare(index);
         // Also after a failure: the others wait.
         start.wait();
         let prepared = prepared?;
@@ -84,8 +84,11 @@ fn together<T>(
         let tally = work(prepared, began + Duration::from_millis(millis))?;
         Ok((tally, began.elapsed().as_secs_f64()))
     };
+    let one = &one;
     let tallies = thread::scope(|scope| {
-        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
+        let handles: Vec<_> = (0..threads)
+            .map(|index| scope.spawn(move || one(index)))
+            .collect();
         handles
             .into_iter()
             .map(|handle| {

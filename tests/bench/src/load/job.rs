@@ -81,18 +81,18 @@ pub struct Connections {
     pub millis: u64,
 }
 
-/// Requests and answers, one at a time per thread, each over the thread's next
-/// connection.
+/// Requests and answers, one at a time per thread, over its own connection.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Requests {
     /// Where to.
     pub targets: Targets,
     /// The backends that count: connections that land elsewhere are opened anew.
     pub backends: Range,
-    /// Requests in flight.
+    /// Open connections, with one thread each.
     pub threads: usize,
-    /// Open connections of each thread.
-    pub connections: usize,
+    /// Cores to use, at most the server's threads. Client thread `i` keeps to core `i`
+    /// modulo this, and to connections that the server's thread on that core has taken.
+    pub cores: u8,
     /// Length in milliseconds.
     pub millis: u64,
 }

@@ -18,7 +18,7 @@ pub(super) fn wait(job: &Landing) -> Outcome {
         let landed = job.targets.pick(&mut random).and_then(|to| {
             let mut stream = wire::connect(to, None, TRY).ok()?;
             let established = now_ns();
-            let backend = wire::exchange(&mut stream).ok()?;
+            let backend = wire::exchange(&mut stream).ok()?.backend;
             job.backend
                 .is_none_or(|wanted| wanted == backend)
                 .then_some(established)

@@ -11,16 +11,17 @@ use anyhow::{Context, Result};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::wire::{MESSAGE, answer};
+use super::wire::{Answer, MESSAGE, bind_to_core};
 
 /// Connections that may wait for `accept`.
 const BACKLOG: i32 = 4096;
 /// Events taken from the kernel in one go.
 const BATCH: usize = 256;
 
-/// Serves `port` with `threads` threads; returns only on failure. Prints `ready`
+/// Serves `port` with `threads` threads, each on its own core while there are so many;
+/// returns only on failure. Prints `ready`
 /// once every thread listens.
-pub fn run(port: u16, threads: usize) -> Result<()> {
+pub fn run(port: u16, threads: u8) -> Result<()> {
     let listeners = (0..threads)
         .map(|_| listen(port))
         .collect::<io::Result<Vec<_>>>()
@@ -29,7 +30,8 @@ pub fn run(port: u16, threads: usize) -> Result<()> {
     thread::scope(|scope| {
         let handles: Vec<_> = listeners
             .into_iter()
-            .map(|l| scope.spawn(|| serve(l)))
+            .zip(0..)
+            .map(|(listener, thread)| scope.spawn(move || serve(&listener, thread)))
             .collect();
         for handle in handles {
             handle
@@ -52,11 +54,12 @@ fn listen(port: u16) -> io::Result<TcpListener> {
 }
 
 /// One thread's event loop.
-fn serve(listener: TcpListener) -> Result<()> {
+fn serve(listener: &TcpListener, thread: u8) -> Result<()> {
+    bind_to_core(thread.into()).context("binding a server thread to a core")?;
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll_create1")?;
     let door = listener.as_raw_fd();
     epoll
-        .add(&listener, event(door))
+        .add(listener, event(door))
         .context("watching the listener")?;
     let mut connections: HashMap<RawFd, Connection> = HashMap::new();
     let mut events = [EpollEvent::empty(); BATCH];
@@ -68,7 +71,7 @@ fn serve(listener: TcpListener) -> Result<()> {
         for ready in events.iter().take(count) {
             let fd = ready.data() as RawFd;
             if fd == door {
-                accept_all(&listener, &epoll, &mut connections)?;
+                accept_all(listener, thread, &epoll, &mut connections)?;
             } else if connections
                 .get_mut(&fd)
                 .is_some_and(|c| c.answer_all().is_err())
@@ -85,6 +88,7 @@ fn event(fd: RawFd) -> EpollEvent {
 
 fn accept_all(
     listener: &TcpListener,
+    thread: u8,
     epoll: &Epoll,
     connections: &mut HashMap<RawFd, Connection>,
 ) -> Result<()> {
@@ -92,7 +96,7 @@ fn accept_all(
         match listener.accept() {
             Ok((stream, _)) => {
                 // A client that has gone again by now is no failure of the server.
-                let Ok(mut connection) = Connection::new(stream) else {
+                let Ok(mut connection) = Connection::new(stream, thread) else {
                     continue;
                 };
                 // The request is often there already: one epoll round trip less.
@@ -120,16 +124,16 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(stream: TcpStream) -> io::Result<Self> {
+    fn new(stream: TcpStream, thread: u8) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        let local = match stream.local_addr()?.ip() {
+        let backend = match stream.local_addr()?.ip() {
             IpAddr::V4(address) => address,
             IpAddr::V6(_) => return Err(ErrorKind::Unsupported.into()),
         };
         Ok(Self {
             stream,
-            answer: answer(local),
+            answer: Answer { backend, thread }.message(),
             partial: 0,
         })
     }

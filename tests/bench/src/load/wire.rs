@@ -1,5 +1,5 @@
 //! What goes over a connection: a request of 64 bytes, and an answer of 64 bytes
-//! that begins with the address the server was reached at.
+//! that begins with the address the server was reached at and the number of its thread.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::time::{ClockId, clock_gettime};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 /// Bytes of a request, and of an answer.
@@ -46,20 +47,47 @@ pub(super) fn connect(
     Ok(socket.into())
 }
 
-/// One request and its answer. Returns the address the server was reached at.
-pub(super) fn exchange(stream: &mut TcpStream) -> io::Result<Ipv4Addr> {
+/// Who has answered.
+pub(super) struct Answer {
+    /// The address the server was reached at.
+    pub(super) backend: Ipv4Addr,
+    /// Number of the server's thread, which is that of its core, from 0.
+    pub(super) thread: u8,
+}
+
+impl Answer {
+    /// As it is sent.
+    pub(super) fn message(&self) -> [u8; MESSAGE] {
+        let mut message = [0u8; MESSAGE];
+        let head = self.backend.octets().into_iter().chain([self.thread]);
+        for (place, byte) in message.iter_mut().zip(head) {
+            *place = byte;
+        }
+        message
+    }
+}
+
+/// One request and its answer.
+pub(super) fn exchange(stream: &mut TcpStream) -> io::Result<Answer> {
     let mut buffer = [0u8; MESSAGE];
     stream.write_all(&buffer)?;
     stream.read_exact(&mut buffer)?;
-    let [a, b, c, d, ..] = buffer;
-    Ok(Ipv4Addr::new(a, b, c, d))
+    let [a, b, c, d, thread, ..] = buffer;
+    Ok(Answer {
+        backend: Ipv4Addr::new(a, b, c, d),
+        thread,
+    })
 }
 
-/// The answer of a server that was reached at `local`.
-pub(super) fn answer(local: Ipv4Addr) -> [u8; MESSAGE] {
-    let mut message = [0u8; MESSAGE];
-    for (place, octet) in message.iter_mut().zip(local.octets()) {
-        *place = octet;
-    }
-    message
+/// Binds the calling thread to the `index`th core that this process may use, as long
+/// as there are so many.
+pub(super) fn bind_to_core(index: usize) -> io::Result<()> {
+    let allowed = sched_getaffinity(None)?;
+    let cores = (0..CpuSet::MAX_CPU)
+        .filter(|core| allowed.is_set(*core))
+        .nth(index);
+    let Some(core) = cores else { return Ok(()) };
+    let mut only = CpuSet::new();
+    only.set(core);
+    Ok(sched_setaffinity(None, &only)?)
 }

@@ -12,8 +12,10 @@ Every peer has a site of its own in one lab of network namespaces: a node with a
 client pod and a server pod, and a second node with a server pod. All sites live at
 the same time and have the same addresses, services and endpoints. The same small
 load generator, written for this, drives them in short turns; each
-round begins with another peer. A ratio compares two turns of the same round, and
-the table gives its median and its extremes over all rounds.
+round begins with another peer. A ratio compares two turns of the same round: their rates or,
+where one request at a time is in flight, the inverse of their median times, so that
+more is always better. Tables give its median and extremes over all rounds, plots
+its median and quartiles.
 
 - **No mesh**: the client knows the pod addresses and picks one at random; there is
   no conntrack and no packet filter on its path.
@@ -26,9 +28,9 @@ the table gives its median and its extremes over all rounds.
   at random. Every endpoint of every service really answers: the server pods own whole
   prefixes. Half of the endpoints are on the client's node, half on the other.
 - **Requests**: 64 bytes there and 64 bytes back over connections that are open before
-  the clock starts. *1 at a time* goes over eight connections in turn, because which of
-  the server's threads and cores a connection meets is luck; *16 at a time* is one each
-  for sixteen threads.
+  the clock starts: one connection, or sixteen with a thread each. Both ends of a
+  connection stay on one core, because whether a wake-up crosses cores is luck and costs
+  more than everything that is compared.
 - **Full sync**: from the start of the process on a node without services (Weft: of the
   agent, the control plane having read the manifests before; kube-proxy: of kube-proxy)
   to the first connection through the last service. *Ready* is what `weft status --wait`

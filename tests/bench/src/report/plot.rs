@@ -57,9 +57,9 @@ impl Plot {
         let high = self.points().map(|point| point.2).fold(f64::MIN, f64::max);
         let low = self.points().map(|point| point.0).fold(f64::MAX, f64::min);
         let drawn = if self.logarithmic {
-            self.draw(&area, ((low * 0.6).max(1e-4)..high * 1.8).log_scale())
+            self.draw(&area, ((low * 0.6).max(1e-4)..high * 4.0).log_scale())
         } else {
-            self.draw(&area, 0.0..high * 1.15)
+            self.draw(&area, 0.0..high * 1.35)
         };
         drawn.map_err(|error| anyhow!("drawing {}: {error}", path.display()))?;
         area.present()
@@ -89,6 +89,8 @@ impl Plot {
             .x_labels(self.categories.len() * 2 + 1)
             .x_label_formatter(&|x| self.label_at(*x))
             .y_desc(&self.y_label)
+            .light_line_style(TRANSPARENT)
+            .y_labels(if self.logarithmic { 5 } else { 8 })
             .y_label_formatter(&|y| short(*y))
             .draw()?;
         for (index, series) in self.series.iter().enumerate() {
@@ -117,6 +119,7 @@ impl Plot {
         }
         chart
             .configure_series_labels()
+            .position(SeriesLabelPosition::UpperRight)
             .background_style(WHITE.mix(0.85))
             .border_style(BLACK.mix(0.3))
             .draw()?;

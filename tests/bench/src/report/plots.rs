@@ -6,9 +6,10 @@ use anyhow::Result;
 
 use super::plot::{Plot, Point, Series};
 use super::tables::size;
+use crate::case::CONNECTIONS;
 use crate::peer::Kind;
-use crate::results::{Rates, Results, Stage};
-use crate::stats::{Spread, quantile};
+use crate::results::{Lane, Rates, Results, Stage};
+use crate::stats::quantile;
 
 const PROXIES: [Kind; 3] = [Kind::Weft, Kind::Iptables, Kind::Nftables];
 
@@ -60,16 +61,10 @@ fn by_size(
 fn connections(results: &Results) -> Plot {
     by_size(
         results,
-        "New connections, by services x endpoints",
+        "New connections: median and quartiles, by services x endpoints",
         "ratio to no mesh",
         false,
-        |stage, peer| {
-            ratio(
-                stage.rates.iter().find(|r| r.case == "new connections")?,
-                peer,
-                true,
-            )
-        },
+        |stage, peer| ratio(stage.rates.iter().find(|r| r.case == CONNECTIONS)?, peer),
     )
 }
 
@@ -91,10 +86,10 @@ fn requests(results: &Results) -> Plot {
     let series = PROXIES.into_iter().map(|peer| Series {
         peer,
         title: peer.title().to_owned(),
-        points: cases.iter().map(|rates| ratio(rates, peer, true)).collect(),
+        points: cases.iter().map(|rates| ratio(rates, peer)).collect(),
     });
     Plot {
-        title: "Requests over open connections".to_owned(),
+        title: "Requests over open connections: median and quartiles".to_owned(),
         y_label: "ratio to no mesh".to_owned(),
         categories: cases
             .iter()
@@ -138,11 +133,9 @@ fn alone(value: f64) -> Point {
     (value, value, value)
 }
 
-fn ratio(rates: &Rates, peer: Kind, service: bool) -> Option<Point> {
-    let base = rates.lanes.first()?;
-    let lane = rates
-        .lanes
-        .iter()
-        .find(|l| l.peer == peer && l.service == service)?;
-    Spread::ratio(lane, base).map(|spread| (spread.min, spread.median, spread.max))
+/// Median and quartiles.
+fn ratio(rates: &Rates, peer: Kind) -> Option<Point> {
+    let through = |lane: &&Lane| lane.peer == peer && lane.service;
+    let spread = rates.ratio_to_first(rates.lanes.iter().find(through)?)?;
+    Some((spread.lower, spread.median, spread.upper))
 }

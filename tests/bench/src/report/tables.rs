@@ -74,16 +74,12 @@ fn rates(results: &Results) -> Table {
         "per second",
         "p50 us",
         "p99 us",
-        "ratio to no mesh",
+        "ratio of",
+        "to no mesh",
         "min .. max",
         "failed",
     ];
-    Table::new(
-        "Rates: median of the rounds; ratio round by round",
-        &header,
-        3,
-        rows,
-    )
+    Table::new("Rates: medians of all rounds", &header, 3, rows)
 }
 
 fn rate_row(stage: &Stage, rates: &Rates, lane: &Lane) -> Vec<String> {
@@ -91,10 +87,7 @@ fn rate_row(stage: &Stage, rates: &Rates, lane: &Lane) -> Vec<String> {
     let number = |value: Option<Spread>, digits: usize| {
         value.map_or_else(dash, |spread| format!("{:.digits$}", spread.median))
     };
-    let ratio = rates
-        .lanes
-        .first()
-        .and_then(|base| Spread::ratio(lane, base));
+    let ratio = rates.ratio_to_first(lane);
     let failed: u64 = lane.rounds.iter().map(|round| round.failed).sum();
     vec![
         size(stage),
@@ -103,13 +96,14 @@ fn rate_row(stage: &Stage, rates: &Rates, lane: &Lane) -> Vec<String> {
         number(median(|round| round.per_second), 0),
         number(median(|round| round.latency.p50_us), 1),
         number(median(|round| round.latency.p99_us), 1),
+        rates.measure.title().to_owned(),
         number(ratio, 3),
         ratio.map_or_else(dash, range),
         failed.to_string(),
     ]
 }
 
-/// Weft's rate over each kube-proxy's, in the same rounds.
+/// Weft's figure over each kube-proxy's, in the same rounds.
 fn against(results: &Results) -> Table {
     let mut rows = Vec::new();
     for stage in &results.stages {
@@ -119,7 +113,7 @@ fn against(results: &Results) -> Table {
                 continue;
             };
             for kind in [Kind::Iptables, Kind::Nftables] {
-                let Some(ratio) = through(kind).and_then(|lane| Spread::ratio(weft, lane)) else {
+                let Some(ratio) = through(kind).and_then(|lane| rates.ratio(weft, lane)) else {
                     continue;
                 };
                 let median = format!("{:.2}", ratio.median);
@@ -141,12 +135,7 @@ fn against(results: &Results) -> Table {
         "ratio",
         "min .. max",
     ];
-    Table::new(
-        "Weft's rate over kube-proxy's, round by round",
-        &header,
-        3,
-        rows,
-    )
+    Table::new("Weft over kube-proxy", &header, 3, rows)
 }
 
 fn syncs(results: &Results) -> Table {
