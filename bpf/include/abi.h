@@ -26,18 +26,18 @@ struct service_key {
 _Static_assert(sizeof(struct service_key) == 20, "ABI");
 
 enum lb_policy {
-	LB_RANDOM = 0,	      /* one slot at random, then its alias by threshold */
+	LB_RANDOM = 0,        /* one slot at random, then its alias by threshold */
 	LB_ROUND_ROBIN = 1,   /* slots in turn; the compiler has laid the weights out in them */
 	LB_LEAST_REQUEST = 2, /* two slots as LB_RANDOM, then the one with fewer open connections for its weight */
-	LB_MAGLEV = 3,	      /* the slot that the client hashes to */
+	LB_MAGLEV = 3,        /* the slot that the client hashes to */
 };
 
 struct service {
-	__u32 id;	   /* one per cluster and address family; never 0 */
-	__u32 generation;  /* of its slots */
-	__u32 slots;	   /* how many; 0: no backend takes connections, refuse at once */
-	__u32 policy;	   /* enum lb_policy */
-	__u32 affinity_s;  /* ClientIP affinity, seconds since the client's last new connection; 0: none */
+	__u32 id;         /* one per cluster and address family; never 0 */
+	__u32 generation; /* of its slots */
+	__u32 slots;      /* how many; 0: no backend takes connections, refuse at once */
+	__u32 policy;     /* enum lb_policy */
+	__u32 affinity_s; /* ClientIP affinity, seconds since the client's last new connection; 0: none */
 };
 _Static_assert(sizeof(struct service) == 20, "ABI");
 
@@ -140,9 +140,9 @@ struct closing_socket {
 	struct weft_addr remote;
 	__be16 local_port;
 	__be16 remote_port;
-	__u16 family;	 /* AF_INET or AF_INET6, as the socket has it */
-	__u16 protocol;	 /* IPPROTO_TCP or IPPROTO_UDP */
-	__u32 netns;	 /* inode number of its network namespace, as in /proc/PID/ns/net */
+	__u16 family;   /* AF_INET or AF_INET6, as the socket has it */
+	__u16 protocol; /* IPPROTO_TCP or IPPROTO_UDP */
+	__u32 netns;    /* inode number of its network namespace, as in /proc/PID/ns/net */
 	__u32 backend;
 };
 _Static_assert(sizeof(struct closing_socket) == 48, "ABI");
@@ -150,15 +150,15 @@ _Static_assert(sizeof(struct closing_socket) == 48, "ABI");
 /* ---- counters, per CPU ---- */
 
 enum counter {
-	COUNTER_CONNECTIONS = 0,      /* connects sent to a backend */
-	COUNTER_REFUSED = 1,	      /* connects and datagrams refused: no backend */
-	COUNTER_DATAGRAMS = 2,	      /* unconnected datagrams sent to a backend */
-	COUNTER_AFFINITY_HITS = 3,    /* choices made by affinity */
-	COUNTER_CHOICE_RETRIES = 4,   /* choices begun again because the slots changed meanwhile */
-	COUNTER_CHOICE_FAILURES = 5,  /* choices given up: counted as refused as well */
+	COUNTER_CONNECTIONS = 0,       /* connects sent to a backend */
+	COUNTER_REFUSED = 1,           /* connects and datagrams refused: no backend */
+	COUNTER_DATAGRAMS = 2,         /* unconnected datagrams sent to a backend */
+	COUNTER_AFFINITY_HITS = 3,     /* choices made by affinity */
+	COUNTER_CHOICE_RETRIES = 4,    /* choices begun again because the slots changed meanwhile */
+	COUNTER_CHOICE_FAILURES = 5,   /* choices given up: counted as refused as well */
 	COUNTER_UDP_PEERS_EVICTED = 6, /* live flows of a socket with more than UDP_PEERS of them */
-	COUNTER_STORAGE_FAILURES = 7, /* no memory for socket storage: refused */
-	COUNTER_SOCKETS_CLOSED = 8,   /* connections closed because their backend went away */
+	COUNTER_STORAGE_FAILURES = 7,  /* no memory for socket storage: refused */
+	COUNTER_SOCKETS_CLOSED = 8,    /* connections closed because their backend went away */
 	COUNTERS = 9,
 };
 

@@ -20,7 +20,6 @@ typedef struct {
 	struct net *net;
 } possible_net_t;
 
-
 struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;

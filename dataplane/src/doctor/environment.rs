@@ -8,16 +8,19 @@ use rustix::system::uname;
 
 use super::Feature;
 
+pub(super) const CGROUP2: &str = "/sys/fs/cgroup";
+const BPFFS: &str = "/sys/fs/bpf";
+
 pub(super) fn probe() -> Vec<Feature> {
-    let mount = |kind: &str| {
-        let path = mount_of(kind);
+    let mount = |kind: &str, usual: &str| {
+        let path = mount_of(kind, usual);
         let detail = path
             .as_ref()
             .map_or("not mounted".into(), |p| p.display().to_string());
         (path.is_some(), detail)
     };
-    let (cgroup2, cgroup2_at) = mount("cgroup2");
-    let (bpffs, bpffs_at) = mount("bpf");
+    let (cgroup2, cgroup2_at) = mount("cgroup2", CGROUP2);
+    let (bpffs, bpffs_at) = mount("bpf", BPFFS);
     vec![
         Feature {
             name: "Linux",
@@ -50,10 +53,18 @@ pub(super) fn probe() -> Vec<Feature> {
     ]
 }
 
-/// Where the first file system of this type is mounted (proc_pid_mountinfo(5)).
-pub(super) fn mount_of(kind: &str) -> Option<PathBuf> {
+/// Where a file system of this type is mounted: at the usual place if it is, else the first (proc_pid_mountinfo(5)).
+pub(super) fn mount_of(kind: &str, usual: &str) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    mounts.lines().find_map(|line| mount_point(line, kind))
+    let points: Vec<PathBuf> = mounts
+        .lines()
+        .filter_map(|line| mount_point(line, kind))
+        .collect();
+    points
+        .iter()
+        .find(|point| point.as_os_str() == usual)
+        .or_else(|| points.first())
+        .cloned()
 }
 
 fn mount_point(line: &str, kind: &str) -> Option<PathBuf> {

@@ -31,5 +31,5 @@ pub fn probe() -> Vec<Feature> {
 /// The directory where cgroup v2 is mounted, in unified and hybrid layouts.
 #[must_use]
 pub fn cgroup2_mount() -> Option<std::path::PathBuf> {
-    environment::mount_of("cgroup2")
+    environment::mount_of("cgroup2", environment::CGROUP2)
 }
