@@ -4,9 +4,11 @@
 mod args;
 mod log;
 mod output;
+mod signals;
 mod verb;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -17,6 +19,8 @@ use crate::verb::Failure;
 const FAILED: u8 = 1;
 /// What was asked for makes no sense.
 const USAGE: u8 = 2;
+/// Threads that still read files have this long.
+const STOP_WITHIN: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     let cli = match Cli::from_process() {
@@ -31,7 +35,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if let Failure::Told(error) = failure {
-                eprintln!("weft: {error:#}");
+                eprintln!("weft: {}", sentence(&error));
             }
             FAILED.into()
         }
@@ -44,5 +48,40 @@ fn run(cli: Cli) -> Result<(), Failure> {
         .enable_all()
         .build()
         .context("starting the runtime")?;
-    runtime.block_on(verb::run(cli.verb))
+    let outcome = runtime.block_on(verb::run(cli.verb));
+    runtime.shutdown_timeout(STOP_WITHIN);
+    outcome
+}
+
+/// The error and its causes; those that the error's own text quotes are not repeated.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("outer: {source}")]
+    struct Outer {
+        source: std::io::Error,
+    }
+
+    #[test]
+    fn causes_are_told_once() {
+        let inner = || std::io::Error::other("disk on fire");
+        let error = anyhow::Error::new(Outer { source: inner() });
+        assert_eq!(sentence(&error), "outer: disk on fire");
+        let error = anyhow::Error::new(inner()).context("reading");
+        assert_eq!(sentence(&error), "reading: disk on fire");
+    }
 }

@@ -1,11 +1,12 @@
 //! Options of the node agent, in `weft agent` and in `weft up`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use weft_dataplane::http::MetricsAddress;
 use weft_l7_proxy::EnvoyChoice;
 
 use super::{MapSize, Refusal, RunDir, unsupported};
@@ -34,9 +35,9 @@ pub(crate) struct AgentArgs {
     #[arg(long, env = "WEFT_UPLINK", value_name = "IFACE", value_delimiter = ',')]
     pub(crate) uplink: Vec<String>,
 
-    /// Where /metrics, /healthz and /readyz are served, or "none"
-    #[arg(long, env = "WEFT_METRICS", value_name = "ADDR:PORT", default_value = DEFAULT_METRICS)]
-    pub(crate) metrics: Metrics,
+    /// Where /metrics, /healthz and /readyz are served, or "none" [default: 127.0.0.1:15020]
+    #[arg(long, env = "WEFT_METRICS", value_name = "ADDR:PORT")]
+    pub(crate) metrics: Option<Metrics>,
 
     /// Entries that a map can hold, repeatable [default: see `weft status`]. Takes effect when the map is made
     #[arg(
@@ -87,8 +88,8 @@ pub(crate) struct AgentArgs {
 
 /// Default of `--bpffs`.
 pub(crate) const DEFAULT_BPFFS: &str = "/sys/fs/bpf/weft";
-/// Default of `--metrics`.
-const DEFAULT_METRICS: &str = "127.0.0.1:15020";
+/// Default of `--metrics`: given up with a warning where the port is taken, so that several agents run side by side.
+const DEFAULT_METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 15_020);
 
 /// Value of `--metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +128,13 @@ pub(crate) enum DefaultPolicy {
 }
 
 impl AgentArgs {
+    /// Where metrics are to be served, and whether that was asked for.
+    pub(crate) fn metrics(&self) -> Option<MetricsAddress> {
+        let explicit = self.metrics.is_some();
+        let Metrics(wanted) = self.metrics.unwrap_or(Metrics(Some(DEFAULT_METRICS)));
+        wanted.map(|address| MetricsAddress { address, explicit })
+    }
+
     /// # Errors
     /// An option asks for what this version cannot do, and doing without would surprise.
     pub(super) fn check(&self) -> Result<(), Refusal> {

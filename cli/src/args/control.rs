@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{AgentArgs, Refusal, remote, unsupported};
+use super::{AgentArgs, Metrics, Refusal, remote, unsupported};
 
 /// Where the control plane reads the cluster's objects.
 #[derive(Debug, Args)]
@@ -63,6 +63,15 @@ pub(crate) struct ControlArgs {
         default_value = "0.0.0.0:15010"
     )]
     pub(crate) listen: SocketAddr,
+
+    /// Where /status, /metrics, /healthz and /readyz are served, or "none"
+    #[arg(
+        long,
+        env = "WEFT_METRICS",
+        value_name = "ADDR:PORT",
+        default_value = "127.0.0.1:15021"
+    )]
+    pub(crate) metrics: Metrics,
 
     #[command(flatten)]
     pub(crate) security: remote::SecurityArgs,

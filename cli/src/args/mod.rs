@@ -14,13 +14,11 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub(crate) use agent::{AgentArgs, DefaultPolicy, Metrics};
+pub(crate) use agent::{AgentArgs, Metrics};
 pub(crate) use control::{ControlArgs, SourceArgs, UpArgs};
-pub(crate) use look::{
-    CleanupArgs, DoctorArgs, ListArgs, OutputArgs, OutputFormat, RunDir, StatusArgs,
-};
+pub(crate) use look::{CleanupArgs, DoctorArgs, ListArgs, OutputFormat, RunDir, StatusArgs};
 pub(crate) use map_size::MapSize;
-pub(crate) use remote::{RemoteAgentArgs, RemoteControl};
+pub(crate) use remote::RemoteAgentArgs;
 
 /// Sidecarless service mesh: services, load balancing and policy in the kernel, by eBPF.
 ///

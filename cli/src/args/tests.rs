@@ -1,5 +1,6 @@
 use std::fs;
 
+use super::agent::DefaultPolicy;
 use super::*;
 
 fn parse(line: &str) -> Result<Cli, clap::Error> {
@@ -67,7 +68,9 @@ fn up_has_the_documented_defaults() {
     assert_eq!(agent.node, "n1");
     assert_eq!(agent.bpffs, PathBuf::from("/sys/fs/bpf/weft"));
     assert_eq!(agent.run_dir.path, PathBuf::from("/run/weft"));
-    assert_eq!(agent.metrics, Metrics("127.0.0.1:15020".parse().ok()));
+    let metrics = agent.metrics().expect("an address");
+    assert_eq!(metrics.address.to_string(), "127.0.0.1:15020");
+    assert!(!metrics.explicit);
     assert_eq!(agent.cgroup, None);
     assert_eq!(agent.default_policy, DefaultPolicy::Allow);
     assert!(agent.map_size.is_empty() && agent.uplink.is_empty());
@@ -84,11 +87,14 @@ fn repeatable_options_take_several_values() {
 }
 
 #[test]
-fn metrics_can_be_off() {
-    assert_eq!(
-        agent("weft up --manifests m --node n --metrics none").metrics,
-        Metrics(None)
+fn metrics_can_be_off_or_elsewhere() {
+    assert!(
+        agent("weft up --manifests m --node n --metrics none")
+            .metrics()
+            .is_none()
     );
+    let metrics = agent("weft up --manifests m --node n --metrics [::1]:9").metrics();
+    assert!(metrics.is_some_and(|m| m.explicit && m.address.port() == 9));
 }
 
 #[test]

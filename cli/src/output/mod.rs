@@ -12,7 +12,7 @@ pub(crate) use backends::backends;
 pub(crate) use services::services;
 pub(crate) use status::{is_ready, status, status_json};
 pub(crate) use table::{Style, Table};
-pub(crate) use workloads::workloads;
+pub(crate) use workloads::{name as workload_name, workloads};
 
 /// Prints `text` to stdout. A reader that has seen enough (`weft services | head`) is no error.
 ///

@@ -1,9 +1,10 @@
 //! `weft cleanup`: takes everything out of the kernel again.
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
+use weft_dataplane::admin::{LockError, RunDir};
 use weft_dataplane::bpf::cleanup;
 
-use super::{Failure, agent_runs};
+use super::Failure;
 use crate::args::CleanupArgs;
 use crate::output;
 
@@ -12,13 +13,9 @@ use crate::output;
 /// # Errors
 /// When an agent runs there, or the kernel refuses.
 pub(crate) fn run(args: &CleanupArgs) -> Result<(), Failure> {
-    let run_dir = &args.run_dir.path;
-    if !args.force && agent_runs(run_dir) {
-        return Err(Failure::Told(anyhow!(
-            "an agent runs on {}: stop it first (it would not notice, and services would fail), or give --force",
-            run_dir.display()
-        )));
-    }
+    // Held to the end: no agent starts meanwhile.
+    let _lock = if args.force { None } else { lock(args)? };
+    tracing::debug!(cgroup = ?args.cgroup, "programs leave their cgroup with their pins");
     let report =
         cleanup(&args.bpffs).with_context(|| format!("cleaning up {}", args.bpffs.display()))?;
     output::print(&format!(
@@ -26,4 +23,18 @@ pub(crate) fn run(args: &CleanupArgs) -> Result<(), Failure> {
         report.links, report.maps
     ))?;
     Ok(())
+}
+
+fn lock(args: &CleanupArgs) -> anyhow::Result<Option<RunDir>> {
+    let run_dir = &args.run_dir.path;
+    if !run_dir.exists() {
+        return Ok(None);
+    }
+    match RunDir::lock(run_dir) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error @ LockError::Taken { .. }) => Err(error).context(
+            "the kernel side of a running agent cannot be removed: stop it first, or give --force",
+        ),
+        Err(error) => Err(error.into()),
+    }
 }

@@ -1,5 +1,7 @@
 //! `weft doctor`: what this machine offers, and what is lost without it.
 
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use serde::Serialize;
@@ -85,7 +87,7 @@ async fn envoy(choice: &EnvoyChoice) -> Finding {
 }
 
 fn agent(run_dir: &Path) -> Finding {
-    let available = super::agent_runs(run_dir);
+    let available = agent_runs(run_dir);
     let verb = if available { "runs" } else { "does not run" };
     Finding {
         name: "agent".to_owned(),
@@ -98,6 +100,17 @@ fn agent(run_dir: &Path) -> Finding {
             "what is in the kernel stays as it is"
         }
         .to_owned(),
+    }
+}
+
+/// Whether somebody answers on the agent's socket. One that was left behind by a crash refuses.
+fn agent_runs(run_dir: &Path) -> bool {
+    match UnixStream::connect(run_dir.join("agent.sock")) {
+        Ok(_) => true,
+        Err(error) => !matches!(
+            error.kind(),
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused
+        ),
     }
 }
 

@@ -1,11 +1,14 @@
 //! What each verb does.
 
+mod agent;
 mod cleanup;
+mod control;
 mod doctor;
+mod look;
+mod tasks;
+mod up;
 
-use std::io::{self, ErrorKind};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::io;
 
 use crate::args::Verb;
 
@@ -32,19 +35,15 @@ impl From<io::Error> for Failure {
 /// What kept it from its end.
 pub(crate) async fn run(verb: Verb) -> Result<(), Failure> {
     match verb {
-        Verb::Doctor(args) => doctor::run(&args).await,
-        Verb::Cleanup(args) => cleanup::run(&args),
-        _ => Err(Failure::Quiet),
+        Verb::Up(args) => up::run(&args).await?,
+        Verb::Control(args) => control::run(&args).await?,
+        Verb::Agent(args) => agent::run(&args).await?,
+        Verb::Status(args) => look::status(&args).await?,
+        Verb::Services(args) => look::services(&args).await?,
+        Verb::Backends(args) => look::backends(&args).await?,
+        Verb::Workloads(args) => look::workloads(&args).await?,
+        Verb::Doctor(args) => doctor::run(&args).await?,
+        Verb::Cleanup(args) => cleanup::run(&args)?,
     }
-}
-
-/// Whether somebody answers on the agent's socket. One that was left behind by a crash refuses.
-fn agent_runs(run_dir: &Path) -> bool {
-    match UnixStream::connect(run_dir.join("agent.sock")) {
-        Ok(_) => true,
-        Err(error) => !matches!(
-            error.kind(),
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused
-        ),
-    }
+    Ok(())
 }

@@ -1,0 +1,63 @@
+//! `weft agent`: the node agent alone.
+
+use anyhow::{Context, Result};
+use tokio_util::sync::CancellationToken;
+use weft_dataplane::agent::{self, AgentConfig, ControlTarget};
+use weft_dataplane::doctor;
+use weft_l7_proxy::EnvoyChoice;
+
+use crate::args::{AgentArgs, RemoteAgentArgs};
+use crate::signals;
+
+/// Serves until a signal comes.
+///
+/// # Errors
+/// When it cannot start, or a part of it fails.
+pub(crate) async fn run(args: &RemoteAgentArgs) -> Result<()> {
+    let drain = signals::drain_token()?;
+    start(
+        &args.agent,
+        ControlTarget::Tcp(args.control.to_string()),
+        drain,
+    )
+    .await
+}
+
+/// Runs an agent until `drain` is cancelled.
+///
+/// # Errors
+/// As [`run`].
+pub(super) async fn start(
+    args: &AgentArgs,
+    control: ControlTarget,
+    drain: CancellationToken,
+) -> Result<()> {
+    if let EnvoyChoice::Path(path) = &args.envoy {
+        tracing::warn!(
+            "layer 7 is not in this version: {} is not started",
+            path.display()
+        );
+    }
+    agent::run(config(args, control)?, drain).await?;
+    Ok(())
+}
+
+fn config(args: &AgentArgs, control: ControlTarget) -> Result<AgentConfig> {
+    let cgroup = args.cgroup.clone().or_else(doctor::cgroup2_mount).context(
+        "no cgroup v2 hierarchy is mounted: run `mount -t cgroup2 none /sys/fs/cgroup`, or give a folder of one with --cgroup",
+    )?;
+    let sizes = args
+        .map_size
+        .iter()
+        .map(|size| (size.map.clone(), size.entries.get()));
+    Ok(AgentConfig {
+        node: args.node.clone(),
+        control,
+        cgroup,
+        bpffs: args.bpffs.clone(),
+        run_dir: args.run_dir.path.clone(),
+        metrics: args.metrics(),
+        map_sizes: sizes.collect(),
+        drain_timeout: args.drain_timeout,
+    })
+}

@@ -1,0 +1,72 @@
+//! `weft up`: control plane and agent in one process.
+
+use std::io;
+
+use anyhow::Result;
+use futures::FutureExt;
+use tokio::io::DuplexStream;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use weft_control::ControlPlane;
+use weft_dataplane::agent::ControlTarget;
+use weft_dataplane::xds::InProcess;
+
+use super::{agent, control, tasks::Tasks};
+use crate::args::UpArgs;
+use crate::signals;
+
+/// Bytes on their way through the pipe: as much as a full sync has in flight.
+const PIPE: usize = 1 << 20;
+
+/// Serves until a signal comes.
+///
+/// # Errors
+/// When a part cannot start, or fails.
+pub(crate) async fn run(args: &UpArgs) -> Result<()> {
+    let drain = signals::drain_token()?;
+    let listener = match args.listen {
+        Some(address) => Some(control::bind(address, "--listen").await?),
+        None => None,
+    };
+    let plane = control::start(&args.source, drain.clone())?;
+    let (pipe, connections) = pipe();
+    let mut tasks = Tasks::new(drain.clone());
+    tasks.spawn(serve_pipe(plane.clone(), connections, drain.clone()));
+    if let Some(listener) = listener {
+        tasks.spawn(async move { Ok(plane.serve(listener).await?) });
+    }
+    let agent = agent::start(&args.agent, ControlTarget::InProcess(pipe), drain);
+    tasks.finish(agent).await
+}
+
+type Connections = mpsc::Receiver<io::Result<DuplexStream>>;
+
+/// The client's end, which makes a connection whenever the agent wants one, and the server's.
+fn pipe() -> (InProcess, Connections) {
+    let (sender, connections) = mpsc::channel(1);
+    let open = move || {
+        let sender = sender.clone();
+        async move {
+            let (ours, theirs) = tokio::io::duplex(PIPE);
+            let gone = |_| io::Error::other("the control plane in this process has stopped");
+            sender.send(Ok(theirs)).await.map_err(gone)?;
+            Ok(ours)
+        }
+        .boxed()
+    };
+    (InProcess::new(open), connections)
+}
+
+async fn serve_pipe(
+    plane: ControlPlane,
+    connections: Connections,
+    drain: CancellationToken,
+) -> Result<()> {
+    Server::builder()
+        .add_service(plane.ads_service())
+        .serve_with_incoming_shutdown(ReceiverStream::new(connections), drain.cancelled_owned())
+        .await?;
+    Ok(())
+}
