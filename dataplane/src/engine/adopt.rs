@@ -6,7 +6,7 @@ use super::Engine;
 use super::ids::Ids;
 use super::mirror::Mirror;
 use super::service::{Backend, Service};
-use super::sweep::{Garbage, Leaving, OldSlots, Rule};
+use super::sweep::{Garbage, Leaving, NO_SERVICE, OldSlots, Rule};
 use super::usage::{MapUsage, Usage};
 use crate::tables::{
     BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceId, ServiceKey, Slot,
@@ -91,6 +91,10 @@ pub(super) fn read(tables: &Tables) -> Result<Found, TableError> {
         );
         adopted.services.insert(id, service);
     }
+    let orphans = by_service.remove(&NO_SERVICE).unwrap_or_default();
+    garbage
+        .backends
+        .extend(orphans.into_iter().map(|b| left(&b)));
     garbage.slots.extend(sets.into_iter().map(old_slots));
     let mut mirror = Mirror::default();
     vips.into_iter()
@@ -127,6 +131,7 @@ fn service_ids(
 ) -> BTreeSet<ServiceId> {
     let of_vips = vips.iter().map(|(_, entry)| entry.id);
     let of_backends = backends.iter().map(|(_, entry)| entry.service);
+    let of_backends = of_backends.filter(|id| *id != NO_SERVICE);
     let of_slots = slots.iter().map(|(key, _)| key.service);
     of_vips
         .chain(of_backends)
@@ -196,12 +201,7 @@ fn take_backends(
             .last()
             .is_some_and(|b| b.address == entry.address)
         {
-            garbage.backends.push(Leaving {
-                id,
-                address: entry.address,
-                service: service.id,
-                rule: Rule::CloseUnlessWorkload,
-            });
+            garbage.backends.push(left(&(id, entry)));
         } else {
             service.backends.push(Backend {
                 address: entry.address,
@@ -211,6 +211,15 @@ fn take_backends(
                 certain: true,
             });
         }
+    }
+}
+
+fn left((id, entry): &(BackendId, BackendEntry)) -> Leaving {
+    Leaving {
+        id: *id,
+        address: entry.address,
+        service: entry.service,
+        rule: Rule::CloseUnlessWorkload,
     }
 }
 

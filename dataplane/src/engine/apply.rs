@@ -183,39 +183,38 @@ impl Engine {
 
     fn listener_failure(&self, name: &str) -> Option<String> {
         let listener = self.resources.listeners.get(name)?;
-        if let Some((key, owner)) = self.resources.lost(name, listener) {
-            return Some(duplicate(&key, owner));
-        }
-        super::resources::keys(listener)
-            .find_map(|key| self.vip_failures.get(&key).cloned())
-            .or_else(|| self.cluster_failure(&Arc::from(listener.cluster.as_str())))
+        let lost = self.resources.lost(name, listener);
+        let lost = lost.map(|(key, owner)| duplicate(&key, owner));
+        let mut keys = super::resources::keys(listener);
+        let unwritten = keys.find_map(|key| self.vip_failures.get(&key).cloned());
+        let cluster = self.cluster_failure(&Arc::from(listener.cluster.as_str()));
+        let reasons: Vec<String> = [lost, unwritten, cluster].into_iter().flatten().collect();
+        (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
     /// All resources that are not wholly in effect, with the reason.
     #[must_use]
     pub fn rejections(&self) -> Vec<(ResourceType, Rejection)> {
-        let mut all: Vec<(ResourceType, Rejection)> = Vec::new();
-        let mut add = |resource_type, name: &str, reason: String| {
-            let name = name.to_owned();
-            all.push((resource_type, Rejection { name, reason }));
-        };
-        for ((resource_type, name), reason) in &self.refused {
-            add(*resource_type, name, reason.clone());
-        }
-        for (name, key, owner) in self.resources.losers() {
-            add(ResourceType::Listener, name, duplicate(&key, owner));
-        }
-        for (key, reason) in &self.vip_failures {
-            if let Some(listener) = self.resources.owner(key) {
-                add(ResourceType::Listener, &listener.name, reason.clone());
-            }
-        }
-        for (service, reason) in &self.failures {
-            add(ResourceType::Cluster, &service.cluster, reason.clone());
-        }
-        all.sort_by(|(t1, r1), (t2, r2)| (t1, &r1.name).cmp(&(t2, &r2.name)));
-        all.dedup_by(|(t1, r1), (t2, r2)| t1 == t2 && r1.name == r2.name);
-        all
+        let losers = self.resources.losers();
+        let unwritten = self.vip_failures.keys();
+        let owners = unwritten.filter_map(|key| self.resources.owner(key));
+        let listeners = losers.chain(owners.map(|l| l.name.as_str()));
+        let clusters = self.failures.keys().map(|service| &*service.cluster);
+        let names: BTreeSet<(ResourceType, &str)> = self
+            .refused
+            .keys()
+            .map(|(resource_type, name)| (*resource_type, name.as_str()))
+            .chain(listeners.map(|name| (ResourceType::Listener, name)))
+            .chain(clusters.map(|name| (ResourceType::Cluster, name)))
+            .collect();
+        names
+            .into_iter()
+            .filter_map(|(resource_type, name)| {
+                let reason = self.rejection(resource_type, name)?;
+                let name = name.to_owned();
+                Some((resource_type, Rejection { name, reason }))
+            })
+            .collect()
     }
 
     /// Whether what is not desired has been deleted.

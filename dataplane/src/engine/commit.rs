@@ -29,14 +29,23 @@ impl Engine {
             self.discard_unused(&todo);
             self.sweep();
             // What was deleted may be the room that something else waits for.
-            todo = self.failed_services();
+            todo = self.some_failed_services();
             if self.usage.freed == freed || todo.is_empty() {
                 break;
             }
-            while todo.len() > RETRIES {
-                todo.pop_last();
-            }
         }
+    }
+
+    /// Something was deleted: there may be room for what found none.
+    pub(super) fn retry_some(&mut self, now: Instant) {
+        let failed = self.some_failed_services();
+        if !failed.is_empty() {
+            self.reconcile(failed, now);
+        }
+    }
+
+    fn some_failed_services(&self) -> BTreeSet<ServiceName> {
+        self.failed_services().into_iter().take(RETRIES).collect()
     }
 
     fn round(&mut self, names: &BTreeSet<ServiceName>, now: Instant) {

@@ -188,10 +188,12 @@ impl Engine {
 
     fn settle(&mut self, now: Instant) {
         self.phase = Phase::Settled;
-        self.discard_adopted();
         let all = self.services.keys().chain(self.resources.vips.keys());
         let all = all.cloned().collect();
+        // Desired services without endpoints claim theirs only now.
         self.reconcile(all, now);
+        self.discard_adopted();
+        self.sweep();
     }
 
     fn retry(&mut self, now: Instant) {
@@ -201,6 +203,7 @@ impl Engine {
         }
     }
 
+    /// Services that are not as desired.
     fn failed_services(&self) -> BTreeSet<ServiceName> {
         let of_vips = self
             .vip_failures

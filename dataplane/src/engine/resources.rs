@@ -200,11 +200,9 @@ impl Resources {
     }
 
     /// Listeners that do not have all VIPs they want.
-    pub(super) fn losers(&self) -> impl Iterator<Item = (&str, ServiceKey, &str)> {
-        self.claims.iter().flat_map(|(key, names)| {
-            let owner = names.first().map_or("", String::as_str);
-            names.iter().skip(1).map(move |n| (n.as_str(), *key, owner))
-        })
+    pub(super) fn losers(&self) -> impl Iterator<Item = &str> {
+        let later = self.claims.values().flat_map(|names| names.iter().skip(1));
+        later.map(String::as_str)
     }
 
     pub(super) fn set_cluster(&mut self, name: &str, cluster: NodeCluster, touched: &mut Touched) {

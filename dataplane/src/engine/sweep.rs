@@ -2,10 +2,23 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
 
 use super::service::Service;
 use super::{Closer, Engine, Phase};
-use crate::tables::{BackendId, Generation, ServiceId, SlotKey};
+use crate::tables::{BackendEntry, BackendId, Generation, ServiceId, SlotKey};
+
+/// Whose the backends are that have outlived their service: no service has this id.
+pub(super) const NO_SERVICE: ServiceId = ServiceId(0);
+
+fn orphan_entry(address: SocketAddr) -> BackendEntry {
+    BackendEntry {
+        address,
+        service: NO_SERVICE,
+        weight: 1,
+        accepts: false,
+    }
+}
 
 /// A slot set that no service uses any more, or soon none.
 #[derive(Debug)]
@@ -64,7 +77,6 @@ impl Garbage {
         self.slots.iter().any(|s| s.service == id)
             || self.cursors.contains(&id)
             || self.backends.iter().any(|b| b.service == id)
-            || self.orphans.values().flatten().any(|b| b.service == id)
     }
 
     /// Generations of a service that are not wholly deleted yet.
@@ -156,10 +168,7 @@ impl Engine {
         let (orphans, go): (Vec<_>, Vec<_>) = go.into_iter().partition(|b| {
             b.rule == Rule::CloseUnlessWorkload && self.resources.knows_address(b.address.ip())
         });
-        for orphan in orphans {
-            let home = self.garbage.orphans.entry(orphan.address.ip());
-            home.or_default().push(orphan);
-        }
+        self.orphan(orphans);
         if go.is_empty() {
             return;
         }
@@ -181,6 +190,27 @@ impl Engine {
                 tracing::warn!("backends that are gone stay for now: {e}");
                 self.garbage.backends.extend(go);
             }
+        }
+    }
+
+    /// Connections live on, but nobody is sent there any more; the entry says so to the next agent as well.
+    fn orphan(&mut self, backends: Vec<Leaving>) {
+        let entries: Vec<(BackendId, BackendEntry)> = backends
+            .iter()
+            .filter(|b| b.service != NO_SERVICE)
+            .map(|b| (b.id, orphan_entry(b.address)))
+            .collect();
+        if !entries.is_empty()
+            && let Err(e) = self.tables.backends.write(&entries)
+        {
+            tracing::warn!("backends without a service stay as they are for now: {e}");
+            self.garbage.backends.extend(backends);
+            return;
+        }
+        for mut orphan in backends {
+            orphan.service = NO_SERVICE;
+            let home = self.garbage.orphans.entry(orphan.address.ip());
+            home.or_default().push(orphan);
         }
     }
 
@@ -214,7 +244,7 @@ impl Engine {
 
     /// Hands the backends whose connections must end to `closer`. Separate from applying, so that a storm of changes closes in
     /// batches and never holds up a write.
-    pub fn close_gone(&mut self, closer: &mut dyn Closer) {
+    pub fn close_gone(&mut self, closer: &mut dyn Closer, now: Instant) {
         // Nothing is deleted, nothing closed before everything is known.
         if self.phase != Phase::Settled {
             return;
@@ -227,7 +257,11 @@ impl Engine {
         }
         closer.close(all);
         self.garbage.loads.extend(gone);
+        let freed = self.usage.freed;
         self.sweep_loads();
+        if self.usage.freed > freed {
+            self.retry_some(now);
+        }
     }
 }
 

@@ -132,7 +132,7 @@ impl Worker {
             }
             if queue.is_empty() || self.since_close >= UPDATES_PER_CLOSE {
                 self.since_close = 0;
-                self.engine.close_gone(self.closer.as_mut());
+                self.engine.close_gone(self.closer.as_mut(), now);
             }
         }
     }

@@ -1,0 +1,268 @@
+//! Tables in memory that are looked at after each operation, as the kernel would look, and that fail on demand.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use crate::engine::Closer;
+use crate::tables::memory::MemoryTable;
+use crate::tables::{
+    AllocatedIds, BackendEntry, BackendId, BackendLoad, ServiceEntry, ServiceId, ServiceKey, Slot,
+    SlotKey, Table, TableError, Tables, WriteError,
+};
+
+/// Sizes of the tables.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    pub(super) services: usize,
+    pub(super) slots: usize,
+    pub(super) backends: usize,
+}
+
+impl Sizes {
+    pub(super) const AMPLE: Self = Self {
+        services: 1_000,
+        slots: 100_000,
+        backends: 10_000,
+    };
+}
+
+/// The tables' content, shared between engine and test.
+#[derive(Clone)]
+pub(super) struct Kernel {
+    pub(super) services: MemoryTable<ServiceKey, ServiceEntry>,
+    pub(super) slots: MemoryTable<SlotKey, Slot>,
+    pub(super) backends: MemoryTable<BackendId, BackendEntry>,
+    pub(super) loads: MemoryTable<BackendId, BackendLoad>,
+    pub(super) cursors: MemoryTable<ServiceId, u64>,
+    pub(super) ids: MemoryTable<u32, AllocatedIds>,
+    control: Arc<Mutex<Control>>,
+}
+
+#[derive(Default)]
+struct Control {
+    /// For each operation to come, whether it fails and after how many entries.
+    faults: VecDeque<Option<usize>>,
+    violations: Vec<String>,
+    operations: usize,
+    closed: Vec<BackendId>,
+}
+
+/// Everything in the tables, for comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Dump {
+    pub(super) services: BTreeMap<ServiceKey, ServiceEntry>,
+    pub(super) slots: BTreeMap<SlotKey, Slot>,
+    pub(super) backends: BTreeMap<BackendId, BackendEntry>,
+    loads: BTreeMap<BackendId, BackendLoad>,
+    cursors: BTreeMap<ServiceId, u64>,
+    ids: BTreeMap<u32, AllocatedIds>,
+}
+
+impl Kernel {
+    pub(super) fn new(sizes: Sizes) -> Self {
+        Self {
+            services: MemoryTable::new("services", sizes.services),
+            slots: MemoryTable::new("slots", sizes.slots),
+            backends: MemoryTable::new("backends", sizes.backends),
+            loads: MemoryTable::new("backend_loads", sizes.backends),
+            cursors: MemoryTable::new("cursors", sizes.services),
+            ids: MemoryTable::new("ids", 1),
+            control: Arc::default(),
+        }
+    }
+
+    pub(super) fn tables(&self) -> Tables {
+        fn watched<K, V>(kernel: &Kernel, table: &MemoryTable<K, V>) -> Box<dyn Table<K, V>>
+        where
+            K: Ord + Copy + Send + 'static,
+            V: Copy + Send + 'static,
+        {
+            let (table, kernel) = (table.clone(), kernel.clone());
+            Box::new(Watched { table, kernel })
+        }
+        Tables {
+            services: watched(self, &self.services),
+            slots: watched(self, &self.slots),
+            backends: watched(self, &self.backends),
+            loads: watched(self, &self.loads),
+            cursors: watched(self, &self.cursors),
+            ids: watched(self, &self.ids),
+        }
+    }
+
+    pub(super) fn dump(&self) -> Dump {
+        Dump {
+            services: self.services.with(|m| m.clone()),
+            slots: self.slots.with(|m| m.clone()),
+            backends: self.backends.with(|m| m.clone()),
+            loads: self.loads.with(|m| m.clone()),
+            cursors: self.cursors.with(|m| m.clone()),
+            ids: self.ids.with(|m| m.clone()),
+        }
+    }
+
+    fn control<R>(&self, look: impl FnOnce(&mut Control) -> R) -> R {
+        look(
+            &mut self
+                .control
+                .lock()
+                .expect("no test panics while it holds this"),
+        )
+    }
+
+    pub(super) fn set_faults(&self, faults: impl IntoIterator<Item = Option<usize>>) {
+        self.control(|c| c.faults = faults.into_iter().collect());
+    }
+
+    pub(super) fn operations(&self) -> usize {
+        self.control(|c| c.operations)
+    }
+
+    pub(super) fn violations(&self) -> Vec<String> {
+        self.control(|c| c.violations.clone())
+    }
+
+    pub(super) fn take_closed(&self) -> BTreeSet<BackendId> {
+        self.control(|c| std::mem::take(&mut c.closed))
+            .into_iter()
+            .collect()
+    }
+
+    /// Where a connection to `vip` can land and with which share; `None`: not translated at all.
+    pub(super) fn landing(&self, vip: &ServiceKey) -> Option<BTreeMap<SocketAddr, f64>> {
+        let entry = self.services.with(|m| m.get(vip).copied())?;
+        let mut shares = BTreeMap::new();
+        for index in 0..entry.slots {
+            let key = SlotKey {
+                service: entry.id,
+                generation: entry.generation,
+                index,
+            };
+            let slot = self.slots.with(|m| m[&key]);
+            let first = (f64::from(slot.threshold) + 1.0) / 4_294_967_296.0;
+            for (id, share) in [(slot.backend, first), (slot.alias, 1.0 - first)] {
+                if share > 0.0 {
+                    let address = self.backends.with(|m| m[&id].address);
+                    *shares.entry(address).or_default() += share / f64::from(entry.slots);
+                }
+            }
+        }
+        Some(shares)
+    }
+
+    /// What a connect that happens now would stumble over.
+    fn check(&self, after: &str) {
+        let services = self.services.with(|m| m.clone());
+        let mut wrong = Vec::new();
+        self.slots.with(|slots| {
+            self.backends.with(|backends| {
+                for (vip, entry) in &services {
+                    for index in 0..entry.slots {
+                        let key = SlotKey {
+                            service: entry.id,
+                            generation: entry.generation,
+                            index,
+                        };
+                        let Some(slot) = slots.get(&key) else {
+                            wrong.push(format!("after {after}: {vip:?} has no slot {index}"));
+                            break;
+                        };
+                        for id in [slot.backend, slot.alias] {
+                            if backends.get(&id).is_none_or(|b| b.service != entry.id) {
+                                wrong.push(format!("after {after}: {vip:?} leads to no {id:?}"));
+                            }
+                        }
+                    }
+                }
+            });
+        });
+        let loads: BTreeSet<BackendId> = self.loads.with(|m| m.keys().copied().collect());
+        for id in self
+            .backends
+            .with(|m| m.keys().copied().collect::<Vec<_>>())
+        {
+            if !loads.contains(&id) {
+                wrong.push(format!("after {after}: {id:?} is not counted"));
+            }
+        }
+        self.control(|c| {
+            c.operations += 1;
+            c.violations.extend(wrong);
+        });
+    }
+
+    fn fault(&self) -> Option<usize> {
+        self.control(|c| c.faults.pop_front().flatten())
+    }
+}
+
+/// Remembers what was to be closed.
+pub(super) struct Recorder(pub(super) Kernel);
+
+impl Closer for Recorder {
+    fn close(&mut self, backends: Vec<BackendId>) {
+        self.0.control(|c| c.closed.extend(backends));
+    }
+}
+
+struct Watched<K, V> {
+    table: MemoryTable<K, V>,
+    kernel: Kernel,
+}
+
+fn refused(map: &'static str, operation: &'static str) -> TableError {
+    TableError {
+        map,
+        operation,
+        source: std::io::Error::other("injected"),
+    }
+}
+
+impl<K: Ord + Copy + Send, V: Copy + Send> Table<K, V> for Watched<K, V> {
+    fn name(&self) -> &'static str {
+        self.table.name()
+    }
+
+    fn write(&mut self, entries: &[(K, V)]) -> Result<(), WriteError> {
+        let name = self.table.name();
+        let result = match self.kernel.fault() {
+            Some(after) => {
+                let part = entries.get(..after.min(entries.len().saturating_sub(1)));
+                self.table
+                    .write(part.unwrap_or_default())
+                    .and(Err(refused(name, "write").into()))
+            }
+            None => self.table.write(entries),
+        };
+        self.kernel.check(&format!("writing {name}"));
+        result
+    }
+
+    fn delete(&mut self, keys: &[K]) -> Result<(), TableError> {
+        let name = self.table.name();
+        let result = match self.kernel.fault() {
+            Some(after) => {
+                let part = keys.get(..after.min(keys.len().saturating_sub(1)));
+                self.table
+                    .delete(part.unwrap_or_default())
+                    .and(Err(refused(name, "delete")))
+            }
+            None => self.table.delete(keys),
+        };
+        self.kernel.check(&format!("deleting from {name}"));
+        result
+    }
+
+    fn get(&self, key: &K) -> Result<Option<V>, TableError> {
+        self.table.get(key)
+    }
+
+    fn entries(&self) -> Result<Vec<(K, V)>, TableError> {
+        self.table.entries()
+    }
+
+    fn capacity(&self) -> usize {
+        self.table.capacity()
+    }
+}

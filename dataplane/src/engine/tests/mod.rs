@@ -1,0 +1,5 @@
+mod kernel;
+mod model;
+mod random;
+mod scenarios;
+mod shortage;
