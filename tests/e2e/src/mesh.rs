@@ -119,7 +119,7 @@ impl Mesh {
         self.wait_ready_backends(&format!("{namespace}/{name}"), ready)
     }
 
-    /// Waits until every node has `ready` backends per port and family of `service` (`namespace/name`).
+    /// Waits until every node has `ready` backends for each port and address family of `service` (`namespace/name`).
     ///
     /// # Errors
     /// When it does not get there.
@@ -130,7 +130,12 @@ impl Mesh {
                 ensure!(!ports.is_empty(), "no service {service}");
                 for port in &ports {
                     let now = port.get("ready").and_then(Value::as_u64);
-                    ensure!(now == Some(ready), "{ready} ready expected: {port}");
+                    let families = port
+                        .get("ids")
+                        .and_then(Value::as_array)
+                        .map_or(0, Vec::len);
+                    let expected = ready * u64::try_from(families)?;
+                    ensure!(now == Some(expected), "{expected} ready expected: {port}");
                 }
                 Ok(())
             })

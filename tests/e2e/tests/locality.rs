@@ -1,5 +1,7 @@
 //! Which endpoints a node uses: near ones, local ones, terminating ones, ones that are not ready.
 
+use std::time::Duration;
+
 use anyhow::ensure;
 use serde_json::json;
 use weft_e2e::mesh::{PORT, TARGET, vip_addresses, vips};
@@ -35,10 +37,15 @@ fn lands_on(mesh: &Mesh, client: &str, expected: &[&str]) -> Result {
     for vip in vips(0) {
         // A change of which nodes are used shows in where connections land, not in how many endpoints are ready.
         eventually(LONG, || {
-            let counts = by_server(&pod.get(vip, &GetOptions::tcp(10))?);
+            let options = GetOptions::tcp(10).timeout(Duration::from_millis(300));
+            let attempts = pod.get(vip, &options)?;
+            let lands_right = attempts.iter().all(|attempt| {
+                let server = attempt.server.as_deref();
+                server.is_some_and(|name| expected.contains(&name))
+            });
             ensure!(
-                counts.keys().all(|name| expected.contains(&name.as_str())),
-                "{client} lands on {counts:?}, not {expected:?}"
+                lands_right,
+                "{client} does not land on {expected:?}: {attempts:?}"
             );
             Ok(())
         })?;

@@ -52,20 +52,23 @@ fn slices(
         .into_iter()
         .enumerate()
     {
-        let slice = EndpointSliceManifest::new(format!("{service}-{family}"), service)
+        let slice = EndpointSliceManifest::new(format!("{service}-{backend}-{family}"), service)
             .port("tcp", "TCP", TARGET)
             .port("udp", "UDP", TARGET)
             .endpoint(shape(Endpoint::new(address)));
-        mesh.apply(&format!("slice-{service}-{family}"), &slice.yaml())?;
+        mesh.apply(
+            &format!("slice-{service}-{backend}-{family}"),
+            &slice.yaml(),
+        )?;
     }
     Ok(())
 }
 
-fn remove_slices(mesh: &Mesh, service: &str) -> Result {
+fn remove_slices(mesh: &Mesh, service: &str, backend: &str) -> Result {
     for family in 0..2 {
         mesh.lab
             .manifests()
-            .remove(&format!("slice-{service}-{family}"))?;
+            .remove(&format!("slice-{service}-{backend}-{family}"))?;
     }
     Ok(())
 }
@@ -118,7 +121,7 @@ fn connections_of_a_removed_backend_break_at_once_and_no_others() -> Result {
         .hold(mesh.pod("goes")?.socket_v4(TARGET), false, HELD_FOR)?;
 
     let removed_ns = monotonic_ns();
-    remove_slices(&mesh, "first")?;
+    remove_slices(&mesh, "first", "goes")?;
     for Connection { what, hold } in doomed {
         let held = hold.finish().with_context(|| what.clone())?;
         assert!(held.broken, "{what} was not broken: {held:?}");
@@ -147,14 +150,21 @@ fn connections_of_a_removed_backend_break_at_once_and_no_others() -> Result {
 }
 
 #[test]
-fn connections_of_a_removed_service_break_too() -> Result {
+fn connections_outlive_their_service_but_not_the_pod() -> Result {
     let mut mesh = Mesh::start(two_nodes())?;
     mesh.serve(&["stays", "goes"])?;
     services(&mesh)?;
-    let doomed = mesh.pod("c1")?.hold(vips(0)[0], false, HELD_FOR)?;
+    let to = vips(0)[0];
+    let client = mesh.pod("c1")?;
+    let short = client.hold(to, false, Duration::from_secs(3))?;
+    let long = client.hold(to, false, HELD_FOR)?;
     mesh.lab.manifests().remove("service-default-first")?;
-    remove_slices(&mesh, "first")?;
-    let held = doomed.finish()?;
+    remove_slices(&mesh, "first", "goes")?;
+    mesh.wait_gone("default/first")?;
+    // Nobody said that the pod is gone.
+    assert!(!short.finish()?.broken);
+    mesh.lab.manifests().remove("pod-goes")?;
+    let held = long.finish()?;
     assert!(held.broken, "{held:?}");
     Ok(())
 }
@@ -167,6 +177,8 @@ fn a_draining_backend_keeps_its_connections_until_the_time_is_over() -> Result {
     mesh.serve(&["stays", "goes"])?;
     services(&mesh)?;
     let draining = hold_all(&mesh, vips(0), "goes")?;
+    // As long as no other endpoint is ready, a draining one is better than none and has no end.
+    slices(&mesh, "first", "stays", |endpoint| endpoint)?;
     let since = monotonic_ns();
     slices(&mesh, "first", "goes", Endpoint::draining)?;
     let weft = mesh.weft("n1")?;
@@ -206,6 +218,7 @@ fn a_draining_backend_that_recovers_keeps_its_connections() -> Result {
     let connection = mesh
         .pod("c1")?
         .hold(vips(0)[0], false, Duration::from_secs(5))?;
+    slices(&mesh, "first", "stays", |endpoint| endpoint)?;
     slices(&mesh, "first", "goes", Endpoint::draining)?;
     std::thread::sleep(Duration::from_secs(1));
     slices(&mesh, "first", "goes", |endpoint| endpoint)?;
