@@ -61,10 +61,13 @@ impl Engine {
             Err(e) => {
                 let reason = reason(&e, &mut self.usage.services);
                 // The batch before may have written it.
-                if let Ok(Some(entry)) = self.tables.services.get(&key) {
-                    self.flipped(key, entry);
+                let found = self.tables.services.get(&key).ok().flatten();
+                if let Some(found) = found {
+                    self.flipped(key, found);
                 }
-                self.vip_failures.insert(key, reason);
+                if found != Some(entry) {
+                    self.vip_failures.insert(key, reason);
+                }
             }
         }
     }

@@ -249,18 +249,18 @@ impl Engine {
         if self.phase != Phase::Settled {
             return;
         }
-        let gone = std::mem::take(&mut self.garbage.closed);
-        let mut all = std::mem::take(&mut self.garbage.drained);
-        all.extend(&gone);
-        if all.is_empty() {
-            return;
-        }
-        closer.close(all);
-        self.garbage.loads.extend(gone);
-        let freed = self.usage.freed;
-        self.sweep_loads();
-        if self.usage.freed > freed {
-            self.retry_some(now);
+        // Room that becomes free can let other services go over to new backends, which leaves their old ones to close.
+        while !self.garbage.closed.is_empty() || !self.garbage.drained.is_empty() {
+            let gone = std::mem::take(&mut self.garbage.closed);
+            let mut all = std::mem::take(&mut self.garbage.drained);
+            all.extend(&gone);
+            closer.close(all);
+            self.garbage.loads.extend(gone);
+            let freed = self.usage.freed;
+            self.sweep_loads();
+            if self.usage.freed > freed {
+                self.retry_some(now);
+            }
         }
     }
 }

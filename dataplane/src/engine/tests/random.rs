@@ -169,6 +169,7 @@ fn restart(world: &World, node: &mut Node) {
         .iter()
         .all(|(_, r)| !r.reason.contains("map "));
     let before = node.kernel.dump();
+    node.kernel.take_closed();
     *node = Node::starting(&node.kernel);
     node.replay(world);
     node.sync();
