@@ -1,5 +1,5 @@
 //! The delta variant of ADS, seen by a client.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::panic, clippy::unwrap_used)]
 
 mod support;
 

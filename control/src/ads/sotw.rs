@@ -197,6 +197,9 @@ impl Session for SotwSession {
             watch.version.clone_from(&version);
             if !must_be_full(resource_type) {
                 state.retain(|(name, e)| watch.sent.get(name) != Some(&e.version));
+                if state.is_empty() && !watch.nonce.is_empty() {
+                    continue;
+                }
                 watch
                     .sent
                     .extend(state.iter().map(|(name, e)| (Arc::clone(name), e.version)));

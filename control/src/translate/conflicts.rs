@@ -43,7 +43,7 @@ fn shared_addresses(model: &Model, name: &ObjectName) -> Vec<Problem> {
                 entry,
                 "spec.clusterIPs",
                 format!(
-                    "{} port {}/{} belongs to Service {winner}, which is older: give this one another address or port",
+                    "{} port {}/{} belongs to Service {winner}, which comes first (the older, then the first by name): give this one another address or port",
                     list.join(", "),
                     port.port,
                     port.protocol
@@ -69,7 +69,7 @@ fn policies(model: &Model, service: &ObjectName) -> Vec<Problem> {
                 (message, Severity::Warning)
             } else if i > 0 {
                 let message = format!(
-                    "Service {service} already has TrafficPolicy {winner}, which is older and counts: target it from one of the two only"
+                    "Service {service} already has TrafficPolicy {winner}, which comes first (the older, then the first by name): target it from one of the two only"
                 );
                 (message, Severity::Error)
             } else {

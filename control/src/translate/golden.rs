@@ -1,1 +1,177 @@
+//! Manifests in, resources out: each `testdata/NAME.yaml` against its `NAME.golden.yaml`.
+//!
+//! `UPDATE_GOLDEN=1 cargo test -p weft-control golden` writes them anew.
 
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use weft_proto::convert;
+use weft_proto::model::{
+    Cluster, ClusterEndpoints, EndpointSource, Listener, Problem, Resource, Workload,
+};
+use weft_proto::resource::ResourceType;
+
+use crate::ads::Store;
+use crate::engine::Engine;
+use crate::source::Event;
+use crate::source::folder::read_file;
+
+fn testdata() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata")
+}
+
+#[test]
+fn golden_files() {
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let mut cases: Vec<PathBuf> = fs::read_dir(testdata())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            let name = path.to_string_lossy();
+            name.ends_with(".yaml") && !name.ends_with(".golden.yaml")
+        })
+        .collect();
+    cases.sort();
+    assert!(cases.len() > 5, "where are the cases?");
+    let mut failed = Vec::new();
+    for case in cases {
+        let expected = case.with_extension("golden.yaml");
+        let actual = resources_of(&case);
+        if update {
+            fs::write(&expected, actual).unwrap();
+        } else if fs::read_to_string(&expected).unwrap_or_default() != actual {
+            eprintln!("{} should be:\n{actual}", expected.display());
+            failed.push(case);
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "{failed:?} differ: see above, or set UPDATE_GOLDEN=1"
+    );
+}
+
+/// What the whole control plane publishes for one file, after a trip over the wire.
+fn resources_of(path: &Path) -> String {
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    let mut events = read_file(path, &name);
+    events.push(Event::Synced);
+    let (sender, receiver) = mpsc::channel(events.len());
+    for event in events {
+        sender.try_send(event).unwrap();
+    }
+    drop(sender);
+    let store = Arc::new(Store::default());
+    Engine::new(Arc::clone(&store), "cluster.local".to_owned()).run(receiver);
+    let mut text = String::new();
+    for resource_type in ResourceType::ALL {
+        store.read(|snapshot| {
+            let mut all: Vec<_> = snapshot.table(resource_type).iter().collect();
+            all.sort_by_key(|(name, _)| Arc::clone(name));
+            for (_, entry) in all {
+                let resource = convert::decode(resource_type, &entry.any).unwrap();
+                show(&mut text, &resource);
+            }
+        });
+    }
+    text
+}
+
+/// One resource as a YAML document; fields that say nothing are left out.
+fn show(out: &mut String, resource: &Resource) {
+    match resource {
+        Resource::Cluster(c) => show_cluster(out, c),
+        Resource::Endpoints(e) => show_endpoints(out, e),
+        Resource::Listener(l) => show_listener(out, l),
+        Resource::Workload(w) => show_workload(out, w),
+        Resource::Problem(p) => show_problem(out, p),
+    }
+}
+
+fn show_cluster(out: &mut String, c: &Cluster) {
+    writeln!(out, "---\ncluster: {}", c.name).unwrap();
+    assert_eq!(c.endpoints, EndpointSource::Eds(c.name.clone()));
+    writeln!(out, "policy: {}", c.policy.as_str()).unwrap();
+    writeln!(out, "locality: {}", c.locality.as_str()).unwrap();
+    for (field, value) in [
+        ("affinity", c.affinity),
+        ("connectTimeout", c.connect_timeout),
+    ] {
+        if let Some(value) = value {
+            writeln!(out, "{field}: {value:?}").unwrap();
+        }
+    }
+}
+
+fn show_endpoints(out: &mut String, e: &ClusterEndpoints) {
+    writeln!(out, "---\nendpoints: {}", e.name).unwrap();
+    for e in &e.endpoints {
+        write!(
+            out,
+            "- {{address: \"{}\", health: {}",
+            e.address,
+            e.health.as_str()
+        )
+        .unwrap();
+        if e.weight != 1 {
+            write!(out, ", weight: {}", e.weight).unwrap();
+        }
+        for (field, value) in [("node", &e.locality.node), ("zone", &e.locality.zone)] {
+            if !value.is_empty() {
+                write!(out, ", {field}: {value}").unwrap();
+            }
+        }
+        writeln!(out, "}}").unwrap();
+    }
+}
+
+fn show_listener(out: &mut String, l: &Listener) {
+    writeln!(out, "---\nlistener: {}", l.name).unwrap();
+    let service = l.service.as_ref().unwrap();
+    writeln!(out, "service: {service}\nportName: {:?}", service.port_name).unwrap();
+    writeln!(out, "addresses: {:?}", l.addresses).unwrap();
+    writeln!(out, "port: {}/{}", l.port, l.protocol).unwrap();
+    writeln!(out, "cluster: {}", l.cluster).unwrap();
+    for (field, value) in [
+        ("idleTimeout", l.idle_timeout),
+        ("maxDuration", l.max_connection_duration),
+    ] {
+        if let Some(value) = value {
+            writeln!(out, "{field}: {value:?}").unwrap();
+        }
+    }
+}
+
+fn show_workload(out: &mut String, w: &Workload) {
+    writeln!(out, "---\nworkload: {}", w.name).unwrap();
+    writeln!(out, "addresses: {:?}", w.addresses).unwrap();
+    for (field, value) in [
+        ("node", &w.node),
+        ("zone", &w.zone),
+        ("serviceAccount", &w.service_account),
+        ("spiffeId", &w.spiffe_id),
+    ] {
+        if !value.is_empty() {
+            writeln!(out, "{field}: {value}").unwrap();
+        }
+    }
+    if !w.labels.is_empty() {
+        writeln!(out, "labels: {:?}", w.labels).unwrap();
+    }
+    if w.host_network {
+        writeln!(out, "hostNetwork: true").unwrap();
+    }
+}
+
+fn show_problem(out: &mut String, p: &Problem) {
+    writeln!(out, "---\nproblem: {:?}", p.severity).unwrap();
+    writeln!(
+        out,
+        "origin: {}\nobject: {}\nfield: {:?}",
+        p.origin, p.object, p.field
+    )
+    .unwrap();
+    writeln!(out, "message: {:?}", p.message).unwrap();
+}

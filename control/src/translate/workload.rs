@@ -43,7 +43,7 @@ pub fn node(model: &Model, name: &str) -> Option<Workload> {
         service_account: String::new(),
         labels: node.labels.clone(),
         spiffe_id: String::new(),
-        host_network: true,
+        host_network: false,
     })
 }
 

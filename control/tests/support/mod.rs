@@ -1,5 +1,14 @@
 //! A control plane over a folder of its own, and clients that speak to it in process.
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used
+)]
+
+mod http;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,6 +30,8 @@ use weft_proto::envoy::envoy::service::discovery::v3::{
 };
 use weft_proto::envoy::google::rpc::Status;
 use weft_proto::resource::ResourceType;
+
+pub use http::{get, get_unix};
 
 /// Longer than anything here should take, also on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -48,7 +48,6 @@ pub fn encode_listener(listener: &Listener) -> Pb {
                 ..Default::default()
             })
             .collect(),
-        bind_to_port: Some(BoolValue { value: false }),
         metadata: metadata::encode([
             ("namespace", text(service.map(|s| &s.namespace))),
             ("service", text(service.map(|s| &s.name))),
@@ -57,8 +56,15 @@ pub fn encode_listener(listener: &Listener) -> Pb {
         ..Default::default()
     };
     match listener.protocol {
-        Protocol::Tcp => pb.filter_chains.push(tcp_chain(listener)),
-        Protocol::Udp => pb.listener_filters.push(udp_filter(listener)),
+        Protocol::Tcp => {
+            pb.bind_to_port = Some(BoolValue { value: false });
+            pb.filter_chains.push(tcp_chain(listener));
+        }
+        Protocol::Udp => {
+            // Envoy has no UDP listener that does not bind; so that it can bind an address which no interface has:
+            pb.freebind = Some(BoolValue { value: true });
+            pb.listener_filters.push(udp_filter(listener));
+        }
     }
     pb
 }

@@ -53,31 +53,50 @@ fn lines(bytes: &[u8]) -> usize {
 fn parse_json(text: &str) -> Vec<Document> {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<StrictValue>();
     let mut documents = Vec::new();
-    // Counted as it goes: a file of many small documents is read once, not once for each.
-    let (mut offset, mut line) = (0, 1);
-    while let Some(result) = {
-        let rest = text.get(offset..).unwrap_or_default();
-        let blank = rest.len() - rest.trim_start().len();
-        line += lines(rest.as_bytes().get(..blank).unwrap_or_default());
-        offset += blank;
-        stream.next()
-    } {
-        match result {
-            Ok(StrictValue(value)) => documents.push(Document {
-                line,
+    let mut position = Position::default();
+    loop {
+        position.skip_blank(text);
+        match stream.next() {
+            None => return documents,
+            Some(Ok(StrictValue(value))) => documents.push(Document {
+                line: position.line,
                 value: Ok(value),
             }),
-            Err(error) => {
+            Some(Err(error)) => {
                 // serde_json counts lines from the start of the text.
-                documents.push(Document::bad(error.line().max(1), error.to_string()));
-                break;
+                let message = format!("cannot be read as JSON: {error}");
+                documents.push(Document::bad(error.line().max(1), message));
+                return documents;
             }
         }
-        let end = stream.byte_offset();
-        line += lines(text.as_bytes().get(offset..end).unwrap_or_default());
-        offset = end;
+        position.advance(text, stream.byte_offset());
     }
-    documents
+}
+
+/// A place in a text. It counts lines as it goes, so that a file of many small documents is looked through once.
+struct Position {
+    offset: usize,
+    line: usize,
+}
+
+impl Default for Position {
+    fn default() -> Self {
+        Self { offset: 0, line: 1 }
+    }
+}
+
+impl Position {
+    fn advance(&mut self, text: &str, to: usize) {
+        let passed = text.as_bytes().get(self.offset..to).unwrap_or_default();
+        self.line += lines(passed);
+        self.offset = to;
+    }
+
+    fn skip_blank(&mut self, text: &str) {
+        let rest = text.get(self.offset..).unwrap_or_default();
+        let blank = rest.len() - rest.trim_start().len();
+        self.advance(text, self.offset + blank);
+    }
 }
 
 /// Part of a YAML stream that holds one document.
@@ -160,7 +179,11 @@ fn describe(error: &serde_saphyr::Error, lines_before: usize) -> String {
         snippets: serde_saphyr::SnippetMode::Off,
         line_offset: u64::try_from(lines_before).unwrap_or_default(),
     };
-    let mut text = error.render_with_options(options).replace('\n', " ");
+    let mut text = error
+        .render_with_options(options)
+        // Advice for callers of the parser, not for authors of manifests.
+        .replace(", set DuplicateKeyPolicy in Options if acceptable", "")
+        .replace('\n', " ");
     if let Some((end, _)) = text.char_indices().nth(MAX) {
         text.truncate(end);
         text.push('…');

@@ -230,3 +230,9 @@ impl Reader {
         self.events.blocking_send(event).map_err(|_| Closed)
     }
 }
+
+/// What one file says, as events.
+#[cfg(test)]
+pub(crate) fn read_file(path: &Path, name: &str) -> Vec<Event> {
+    Ledger::default().update(&Arc::from(name), file::load(path, name))
+}
