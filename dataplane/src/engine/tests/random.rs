@@ -30,6 +30,8 @@ enum Step {
     /// The operations to come fail like this.
     Faults(Vec<Option<usize>>),
     Restart,
+    /// The agent is killed during the next step, after so many operations.
+    Kill(usize),
     Pass,
 }
 
@@ -87,6 +89,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (1u8..8, any::<bool>()).prop_map(|(n, there)| Step::Workload(n, there)),
         3 => vec(prop::option::weighted(0.3, 0usize..4), 1..12).prop_map(Step::Faults),
         2 => Just(Step::Restart),
+        2 => (0usize..8).prop_map(Step::Kill),
         1 => Just(Step::Pass),
     ]
 }
@@ -154,6 +157,12 @@ fn take(step: &Step, world: &mut World, node: &mut Node) {
             node.remove(ResourceType::Workload, &name);
         }
         Step::Faults(faults) => node.kernel.set_faults(faults.iter().copied()),
+        Step::Kill(after) => {
+            // To the tables, an agent that fails at everything is a dead one.
+            let alive = std::iter::repeat_n(None, *after);
+            let dead = std::iter::repeat_n(Some(0), 1_000);
+            node.kernel.set_faults(alive.chain(dead));
+        }
         Step::Restart => restart(world, node),
         Step::Pass => node.pass(Duration::from_secs(60)),
     }
@@ -281,10 +290,18 @@ proptest! {
         let kernel = Kernel::new(sizes);
         let mut world = World::default();
         let mut node = Node::started(&kernel);
+        let mut dying = false;
         for step in &steps {
             take(step, &mut world, &mut node);
             node.assert_sound();
-            if !matches!(step, Step::Faults(_)) {
+            if std::mem::take(&mut dying) {
+                node.kernel.set_faults([]);
+                node = Node::starting(&kernel);
+                node.replay(&world);
+                node.sync();
+            }
+            dying = matches!(step, Step::Kill(_));
+            if !matches!(step, Step::Faults(_) | Step::Kill(_)) {
                 // What failed is made up for.
                 node.kernel.set_faults([]);
                 node.pass(Duration::from_secs(60));
