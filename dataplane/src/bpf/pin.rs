@@ -24,13 +24,20 @@ pub enum PinError {
         mount: String,
     },
     /// Any file operation.
-    #[error("{path}: {source}")]
+    #[error("{path}: {source}{}", hint(source))]
     Io {
         /// What was touched.
         path: String,
         /// The system's answer.
         source: io::Error,
     },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => ": run as root",
+        _ => "",
+    }
 }
 
 impl PinError {

@@ -25,7 +25,7 @@ use weft_proto::model::Resource;
 use crate::Result;
 use crate::wait::eventually;
 
-/// How an agent answered a response.
+/// How an agent answered.
 #[derive(Clone, Debug)]
 pub struct Ack {
     /// CLOCK_MONOTONIC when it came, nanoseconds.
@@ -38,17 +38,29 @@ pub struct Ack {
 #[derive(Clone, Debug)]
 struct Held {
     version: u64,
-    body: Any,
+    /// `None` once removed.
+    body: Option<Any>,
+    /// What the agent said to the newest version that it answered.
+    answer: Option<(u64, Ack)>,
 }
+
+/// Type URL and name.
+type Key = (String, String);
 
 #[derive(Debug, Default)]
 struct State {
-    /// By type URL and name.
-    resources: BTreeMap<(String, String), Held>,
-    acks: HashMap<String, Ack>,
+    resources: BTreeMap<Key, Held>,
+    /// What was sent under each nonce that was not answered yet.
+    sent: HashMap<String, Vec<(Key, u64)>>,
     streams: u64,
     /// Whether new streams are answered.
     silent: bool,
+}
+
+/// A change that was made, to wait for its answer.
+#[derive(Clone, Debug)]
+pub struct Change {
+    resources: Vec<(Key, u64)>,
 }
 
 /// What all streams share.
@@ -64,7 +76,6 @@ struct Shared {
 enum Push {
     /// These resources changed or went away.
     Changed {
-        nonce: String,
         type_url: String,
         names: Vec<String>,
     },
@@ -113,42 +124,40 @@ impl AdsServer {
         self.address.to_string()
     }
 
-    /// Sets resources of one type and sends them in one response; returns its nonce.
-    pub fn set(&self, resources: &[Resource]) -> String {
-        let Some(first) = resources.first() else {
-            return String::new();
-        };
-        let type_url = first.resource_type().type_url();
+    /// Sets resources of one type and sends them in one response.
+    pub fn set(&self, resources: &[Resource]) -> Change {
+        let type_url = resources
+            .first()
+            .map_or("", |r| r.resource_type().type_url());
         let bodies = resources
             .iter()
             .map(|r| (r.name(), Some(convert::encode(r))));
         self.change(type_url, bodies.collect())
     }
 
-    /// Sets (or, with `None`, removes) resources of one type by name and sends them in one response; returns its nonce.
-    pub fn change(&self, type_url: &str, bodies: Vec<(String, Option<Any>)>) -> String {
-        let nonce = self.shared.next_nonce();
+    /// Sets (or, with `None`, removes) resources of one type by name and sends them in one response. A client that is not
+    /// connected, or has not asked for them yet, gets them when it does.
+    pub fn change(&self, type_url: &str, bodies: Vec<(String, Option<Any>)>) -> Change {
         let names = bodies.iter().map(|(name, _)| name.clone()).collect();
+        let mut change = Change {
+            resources: Vec::new(),
+        };
         let mut state = self.shared.lock();
         for (name, body) in bodies {
             let key = (type_url.to_owned(), name);
-            match body {
-                Some(body) => {
-                    let version = state.resources.get(&key).map_or(1, |held| held.version + 1);
-                    state.resources.insert(key, Held { version, body });
-                }
-                None => drop(state.resources.remove(&key)),
-            }
+            let held = state.resources.entry(key.clone()).or_insert(Held {
+                version: 0,
+                body: None,
+                answer: None,
+            });
+            held.version += 1;
+            held.body = body;
+            change.resources.push((key, held.version));
         }
         drop(state);
-        let push = Push::Changed {
-            nonce: nonce.clone(),
-            type_url: type_url.to_owned(),
-            names,
-        };
-        // Nobody connected is fine: they get it when they come.
-        let _ = self.shared.push.send(push);
-        nonce
+        let type_url = type_url.to_owned();
+        let _ = self.shared.push.send(Push::Changed { type_url, names });
+        change
     }
 
     /// Sends a response as it is.
@@ -172,32 +181,46 @@ impl AdsServer {
         self.shared.lock().streams
     }
 
-    /// How the response with this nonce was answered, if it was.
+    /// How the change was answered, if all of it was: with an error if any part was refused, else by the last ACK.
     #[must_use]
-    pub fn ack(&self, nonce: &str) -> Option<Ack> {
-        self.shared.lock().acks.get(nonce).cloned()
+    pub fn answer(&self, change: &Change) -> Option<Ack> {
+        let state = self.shared.lock();
+        let mut last: Option<Ack> = None;
+        for (key, version) in &change.resources {
+            let (answered, ack) = state.resources.get(key)?.answer.as_ref()?;
+            if answered < version {
+                return None;
+            }
+            if ack.error.is_some() {
+                return Some(ack.clone());
+            }
+            last = last
+                .filter(|l| l.at_ns > ack.at_ns)
+                .or_else(|| Some(ack.clone()));
+        }
+        last
     }
 
-    /// Waits for the answer to the response with this nonce.
+    /// Waits for the answer to a change.
     ///
     /// # Errors
     /// When none comes.
-    pub fn wait_answer(&self, nonce: &str, within: Duration) -> Result<Ack> {
+    pub fn wait_answer(&self, change: &Change, within: Duration) -> Result<Ack> {
         eventually(within, || {
-            self.ack(nonce)
-                .with_context(|| format!("no answer to response {nonce}"))
+            self.answer(change)
+                .with_context(|| format!("no answer to {change:?}"))
         })
     }
 
-    /// Waits for the ACK of the response with this nonce.
+    /// Waits for the ACK of a change.
     ///
     /// # Errors
     /// When none or a NACK comes.
-    pub fn wait_ack(&self, nonce: &str, within: Duration) -> Result<Ack> {
-        let ack = self.wait_answer(nonce, within)?;
+    pub fn wait_ack(&self, change: &Change, within: Duration) -> Result<Ack> {
+        let ack = self.wait_answer(change, within)?;
         match &ack.error {
             None => Ok(ack),
-            Some(error) => bail!("response {nonce} was refused: {error}"),
+            Some(error) => bail!("{change:?} was refused: {error}"),
         }
     }
 
@@ -230,11 +253,20 @@ impl Shared {
         format!("n{}", self.nonces.fetch_add(1, Ordering::Relaxed))
     }
 
+    fn note_sent(&self, nonce: &str, resources: Vec<(Key, u64)>) {
+        self.lock().sent.insert(nonce.to_owned(), resources);
+    }
+
     fn note_answer(&self, nonce: &str, error: Option<String>) {
         let ack = Ack {
             at_ns: monotonic_ns(),
             error,
         };
-        self.lock().acks.insert(nonce.to_owned(), ack);
+        let mut state = self.lock();
+        for (key, version) in state.sent.remove(nonce).unwrap_or_default() {
+            if let Some(held) = state.resources.get_mut(&key) {
+                held.answer = Some((version, ack.clone()));
+            }
+        }
     }
 }

@@ -71,25 +71,20 @@ impl Site {
     fn publish(&self, index: u16, backends: &[&Pod]) -> Result {
         let name = format!("service-{index}");
         let endpoints: Vec<IpAddr> = backends.iter().map(|p| p.addresses().v4.into()).collect();
-        let nonces = [
-            self.ads.change(
-                Cluster::type_url().as_str(),
-                vec![(name.clone(), Some(any(&cluster(&name))))],
+        let changes = [
+            (Cluster::type_url(), any(&cluster(&name))),
+            (
+                ClusterLoadAssignment::type_url(),
+                any(&assignment(&name, &endpoints)),
             ),
-            self.ads.change(
-                ClusterLoadAssignment::type_url().as_str(),
-                vec![(name.clone(), Some(any(&assignment(&name, &endpoints))))],
+            (
+                Listener::type_url(),
+                any(&listener(&name, vip_addresses(index)[0])),
             ),
-            self.ads.change(
-                Listener::type_url().as_str(),
-                vec![(
-                    name.clone(),
-                    Some(any(&listener(&name, vip_addresses(index)[0]))),
-                )],
-            ),
-        ];
-        for nonce in [&nonces[0], &nonces[2]] {
-            self.ads.wait_ack(nonce, WITHIN)?;
+        ]
+        .map(|(type_url, body)| self.ads.change(&type_url, vec![(name.clone(), Some(body))]));
+        for change in &changes {
+            self.ads.wait_ack(change, WITHIN)?;
         }
         Ok(())
     }
@@ -211,10 +206,10 @@ fn a_server_that_knows_only_envoys_types_drives_the_kernel() -> Result {
     site.publish(1, &[&a])?;
     site.lands_on(1, &["a"])?;
     for type_url in [Listener::type_url(), Cluster::type_url()] {
-        let nonce = site
+        let change = site
             .ads
             .change(&type_url, vec![("service-1".to_owned(), None)]);
-        site.ads.wait_ack(&nonce, WITHIN)?;
+        site.ads.wait_ack(&change, WITHIN)?;
     }
     eventually(WITHIN, || {
         let options = GetOptions::tcp(1).timeout(Duration::from_millis(300));
@@ -239,8 +234,8 @@ fn what_the_kernel_cannot_do_is_refused_by_name_and_nothing_else_is() -> Result 
         ("dns".to_owned(), Some(any(&dns))),
         ("service-1".to_owned(), Some(any(&good))),
     ];
-    let nonce = site.ads.change(&Cluster::type_url(), bodies);
-    let answer = site.ads.wait_answer(&nonce, WITHIN)?;
+    let change = site.ads.change(&Cluster::type_url(), bodies);
+    let answer = site.ads.wait_answer(&change, WITHIN)?;
     let error = answer.error.unwrap_or_default();
     assert!(error.contains("dns") && error.contains("type"), "{error}");
     assert!(!error.contains("service-1"), "{error}");
@@ -260,20 +255,20 @@ fn what_the_kernel_cannot_do_is_refused_by_name_and_nothing_else_is() -> Result 
         vec![("service-1".into(), Some(cla))],
     );
     let lis = any(&listener("service-1", vip_addresses(1)[0]));
-    let nonce = site
+    let change = site
         .ads
         .change(&Listener::type_url(), vec![("service-1".into(), Some(lis))]);
-    site.ads.wait_ack(&nonce, WITHIN)?;
+    site.ads.wait_ack(&change, WITHIN)?;
     site.lands_on(1, &["a"])?;
 
     // A resource that turns bad keeps its last good state.
     let mut bad = listener("service-0", vip_addresses(0)[0]);
     bad.filter_chains.push(FilterChain::default());
-    let nonce = site.ads.change(
+    let change = site.ads.change(
         &Listener::type_url(),
         vec![("service-0".into(), Some(any(&bad)))],
     );
-    assert!(site.ads.wait_answer(&nonce, WITHIN)?.error.is_some());
+    assert!(site.ads.wait_answer(&change, WITHIN)?.error.is_some());
     site.lands_on(0, &["a"])?;
     site.assert_sane()
 }

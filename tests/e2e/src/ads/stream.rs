@@ -109,9 +109,7 @@ impl Conversation {
                     }
                     Ok(_) if silent => None,
                     Ok(Push::Raw(response)) => Some(*response),
-                    Ok(Push::Changed { nonce, type_url, names }) => {
-                        self.response(nonce, &type_url, names)
-                    }
+                    Ok(Push::Changed { type_url, names }) => self.response(&type_url, names),
                     Err(_) => return,
                 },
             };
@@ -144,65 +142,62 @@ impl Conversation {
         let becomes_wildcard = may_wildcard && asks_all && !subscription.wildcard;
         subscription.wildcard |= becomes_wildcard;
         let foreign = ResourceType::from_type_url(&type_url).is_some_and(|t| !t.is_envoy());
-        let nonce = self.shared.next_nonce();
         if becomes_wildcard {
-            let known = request.initial_resource_versions;
             let mut names = self.names_of(&type_url);
             // The client resumes: tell it what has gone meanwhile.
-            names.extend(known.into_keys());
-            (!foreign || !names.is_empty())
-                .then(|| self.response_even_if_empty(nonce, &type_url, names))
+            names.extend(request.initial_resource_versions.into_keys());
+            names.sort();
+            names.dedup();
+            (!foreign || !names.is_empty()).then(|| self.response_even_if_empty(&type_url, names))
         } else if added.is_empty() {
             None
         } else {
-            self.response(nonce, &type_url, added.into_iter().collect())
+            self.response(&type_url, added.into_iter().collect())
         }
     }
 
     fn names_of(&self, type_url: &str) -> Vec<String> {
         let state = self.shared.lock();
-        let of_type = state.resources.keys().filter(|(t, _)| t == type_url);
-        of_type.map(|(_, name)| name.clone()).collect()
+        let alive = state
+            .resources
+            .iter()
+            .filter(|(_, held)| held.body.is_some());
+        let of_type = alive.filter(|((t, _), _)| t == type_url);
+        of_type.map(|((_, name), _)| name.clone()).collect()
     }
 
     /// The response about these resources, if the client asked for any of them.
-    fn response(
-        &self,
-        nonce: String,
-        type_url: &str,
-        names: Vec<String>,
-    ) -> Option<DeltaDiscoveryResponse> {
+    fn response(&self, type_url: &str, names: Vec<String>) -> Option<DeltaDiscoveryResponse> {
         let subscription = self.subscriptions.get(type_url)?;
-        let wanted: Vec<String> = names
-            .into_iter()
-            .filter(|n| subscription.wants(n))
-            .collect();
-        (!wanted.is_empty()).then(|| self.response_even_if_empty(nonce, type_url, wanted))
+        let wanted = names.into_iter().filter(|name| subscription.wants(name));
+        let wanted: Vec<String> = wanted.collect();
+        (!wanted.is_empty()).then(|| self.response_even_if_empty(type_url, wanted))
     }
 
-    fn response_even_if_empty(
-        &self,
-        nonce: String,
-        type_url: &str,
-        names: Vec<String>,
-    ) -> DeltaDiscoveryResponse {
-        let state = self.shared.lock();
+    fn response_even_if_empty(&self, type_url: &str, names: Vec<String>) -> DeltaDiscoveryResponse {
         let mut response = DeltaDiscoveryResponse {
             type_url: type_url.to_owned(),
-            nonce,
+            nonce: self.shared.next_nonce(),
             ..Default::default()
         };
+        let mut sent = Vec::new();
+        let state = self.shared.lock();
         for name in names {
-            match state.resources.get(&(type_url.to_owned(), name.clone())) {
-                Some(held) => response.resources.push(Wire {
+            let key = (type_url.to_owned(), name.clone());
+            let held = state.resources.get(&key);
+            sent.extend(held.map(|held| (key, held.version)));
+            match held.and_then(|held| held.body.clone().map(|body| (held.version, body))) {
+                Some((version, body)) => response.resources.push(Wire {
                     name,
-                    version: held.version.to_string(),
-                    resource: Some(held.body.clone()),
+                    version: version.to_string(),
+                    resource: Some(body),
                     ..Default::default()
                 }),
                 None => response.removed_resources.push(name),
             }
         }
+        drop(state);
+        self.shared.note_sent(&response.nonce, sent);
         response
     }
 }
