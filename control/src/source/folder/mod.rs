@@ -13,6 +13,7 @@ mod tests;
 mod watch;
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -191,13 +192,17 @@ impl Reader {
         &mut self,
         present: &BTreeMap<Arc<str>, (PathBuf, Option<Stamp>)>,
     ) -> Result<(), Closed> {
-        self.stamps.retain(|name, _| present.contains_key(name));
+        // A listing may miss a file that is being replaced meanwhile: ask for it by name before believing that it is gone.
+        let is_gone = |name: &str| {
+            !present.contains_key(name) && fs::symlink_metadata(self.root.join(name)).is_err()
+        };
         let gone: Vec<Arc<str>> = self
             .ledger
             .files()
-            .filter(|name| !present.contains_key(*name))
+            .filter(|n| is_gone(n))
             .cloned()
             .collect();
+        self.stamps.retain(|name, _| present.contains_key(name));
         for name in gone {
             self.apply(&name, None)?;
         }
