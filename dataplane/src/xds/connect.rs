@@ -12,7 +12,7 @@ use tonic::transport::{Channel, Endpoint};
 
 /// A peer that is silent for this long is asked whether it lives, and dropped after as long again without an answer: a
 /// half-open stream must not look like a quiet one.
-const KEEPALIVE: Duration = Duration::from_secs(10);
+pub const KEEPALIVE: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A full sync is megabytes; the default of 64 KiB would cost a round trip for each.
 const WINDOW: u32 = 4 << 20;
@@ -46,12 +46,12 @@ fn root(error: &dyn std::error::Error) -> String {
     last.to_string()
 }
 
-fn configure(endpoint: Endpoint) -> Endpoint {
+fn configure(endpoint: Endpoint, keepalive: Duration) -> Endpoint {
     endpoint
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
-        .http2_keep_alive_interval(KEEPALIVE)
-        .keep_alive_timeout(KEEPALIVE)
+        .http2_keep_alive_interval(keepalive)
+        .keep_alive_timeout(keepalive)
         .keep_alive_while_idle(true)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
@@ -69,7 +69,7 @@ impl Connect for TcpConnect {
         Box::pin(async {
             let endpoint = Endpoint::from_shared(format!("http://{}", self.address))
                 .map_err(|_| ConnectError::Address(self.address.clone()))?;
-            let channel = configure(endpoint).connect().await;
+            let channel = configure(endpoint, KEEPALIVE).connect().await;
             channel.map_err(ConnectError::Transport)
         })
     }
@@ -86,6 +86,7 @@ type OpenPipe = dyn Fn() -> BoxFuture<'static, io::Result<DuplexStream>> + Send 
 #[derive(Clone)]
 pub struct InProcess {
     open: Arc<OpenPipe>,
+    keepalive: Duration,
 }
 
 impl InProcess {
@@ -95,7 +96,15 @@ impl InProcess {
     ) -> Self {
         Self {
             open: Arc::new(open),
+            keepalive: KEEPALIVE,
         }
+    }
+
+    /// Asks a silent server after another time than [`KEEPALIVE`] whether it lives.
+    #[must_use]
+    pub const fn with_keepalive(mut self, keepalive: Duration) -> Self {
+        self.keepalive = keepalive;
+        self
     }
 }
 
@@ -114,7 +123,9 @@ impl Connect for InProcess {
                 async { pipe.await.map(TokioIo::new) }
             });
             let endpoint = Endpoint::from_static("http://in-process");
-            let channel = configure(endpoint).connect_with_connector(connector).await;
+            let channel = configure(endpoint, self.keepalive)
+                .connect_with_connector(connector)
+                .await;
             channel.map_err(ConnectError::Transport)
         })
     }

@@ -102,6 +102,7 @@ impl<'a> Decoder<'a> {
         self.position += 1;
         let resource = match convert::decode(self.resource_type, any) {
             Ok(resource) => resource,
+            Err(e) if e.field.is_empty() => return self.reject(name, &e.reason),
             Err(e) => return self.reject(name, &e.to_string()),
         };
         let inner = resource.name();

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Code;
 use weft_proto::resource::ResourceType;
 
-pub use connect::{Connect, ConnectError, InProcess, TcpConnect};
+pub use connect::{Connect, ConnectError, InProcess, KEEPALIVE, TcpConnect};
 pub use status::{SharedStatus, XdsStatus};
 
 use crate::engine::worker::{EngineHandle, EngineStopped};

@@ -1,0 +1,4 @@
+mod bad_days;
+mod flavours;
+mod server;
+mod sync;
