@@ -64,7 +64,11 @@ impl KernelDatapath {
     ///
     /// # Errors
     /// When there is no BPF file system or the kernel refuses.
-    pub fn load(bpffs: &std::path::Path, cgroup: PathBuf, sizes: &MapSizes) -> Result<Self, BpfError> {
+    pub fn load(
+        bpffs: &std::path::Path,
+        cgroup: PathBuf,
+        sizes: &MapSizes,
+    ) -> Result<Self, BpfError> {
         let pins = PinDir::create(bpffs)?;
         Ok(Self {
             loaded: bpf::load(&pins, sizes)?,

@@ -57,11 +57,11 @@ pub fn select<'a>(
 }
 
 /// Those of this health at the lowest priority that has one.
-fn first_level<'a>(
-    endpoints: &'a [NodeEndpoint],
+fn first_level(
+    endpoints: &[NodeEndpoint],
     usable: impl Fn(&&NodeEndpoint) -> bool,
     health: Health,
-) -> Vec<&'a NodeEndpoint> {
+) -> Vec<&NodeEndpoint> {
     let of_health = || {
         endpoints
             .iter()

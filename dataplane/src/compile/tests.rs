@@ -215,7 +215,12 @@ fn chosen(seen: &[Seen], mode: LocalityMode) -> Vec<usize> {
     };
     select(&all, Family::V4, mode, &here)
         .iter()
-        .map(|e| 1 + all.iter().position(|a| a.address == e.address).unwrap_or(99))
+        .map(|e| {
+            1 + all
+                .iter()
+                .position(|a| a.address == e.address)
+                .unwrap_or(99)
+        })
         .collect()
 }
 
@@ -228,7 +233,12 @@ fn healthy_before_draining_before_nothing() {
     assert_eq!(chosen(&[one(D), one(U)], Any), [1]);
     assert!(chosen(&[one(U)], Any).is_empty());
     // Healthy at any level before draining at any.
-    let levels = [e(D, 0, "", ""), e(H, 2, "", ""), e(H, 1, "", ""), e(U, 0, "", "")];
+    let levels = [
+        e(D, 0, "", ""),
+        e(H, 2, "", ""),
+        e(H, 1, "", ""),
+        e(U, 0, "", ""),
+    ];
     assert_eq!(chosen(&levels, Any), [3]);
     let levels = [e(U, 0, "", ""), e(D, 2, "", ""), e(D, 1, "", "")];
     assert_eq!(chosen(&levels, Any), [3]);
@@ -259,6 +269,9 @@ fn unknown_places_are_nowhere() {
     let all = endpoints(&[e(Health::Healthy, 0, "", "")]);
     let nowhere = Here::default();
     assert!(select(&all, Family::V4, LocalityMode::NodeOnly, &nowhere).is_empty());
-    assert_eq!(select(&all, Family::V4, LocalityMode::PreferZone, &nowhere).len(), 1);
+    assert_eq!(
+        select(&all, Family::V4, LocalityMode::PreferZone, &nowhere).len(),
+        1
+    );
     assert!(select(&all, Family::V6, LocalityMode::None, &nowhere).is_empty());
 }

@@ -256,21 +256,28 @@ fn layout(
         return None;
     }
     let slots = slots(policy, members);
-    let mut generation = service.generation;
     // The earlier agent may have written the very same.
-    let is_adopted = service.adopted_slots.as_ref() == Some(&slots);
-    while !is_adopted {
-        generation = Generation(generation.0.wrapping_add(1));
-        // What a killed agent left of a generation must not mix with ours.
-        if !in_use(generation) {
-            break;
-        }
+    if service.adopted_slots.as_ref() == Some(&slots) {
+        return Some(Layout {
+            generation: service.generation,
+            fingerprint,
+            slots: Vec::new(),
+        });
+    }
+    let mut generation = next(service.generation);
+    // What a killed agent left of a generation must not mix with ours.
+    while in_use(generation) {
+        generation = next(generation);
     }
     Some(Layout {
         generation,
         fingerprint,
-        slots: if is_adopted { Vec::new() } else { slots },
+        slots,
     })
+}
+
+fn next(generation: Generation) -> Generation {
+    Generation(generation.0.wrapping_add(1))
 }
 
 fn fingerprint(policy: LbPolicy, members: &[Member]) -> u128 {
