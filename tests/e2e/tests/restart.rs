@@ -209,3 +209,46 @@ fn a_control_plane_that_comes_and_goes_deletes_nothing() -> Result {
         Ok(())
     })
 }
+
+/// A control plane on `n1` and an agent on `n2`, ready.
+fn apart() -> Result<(Lab, Weft, Weft)> {
+    let lab = Lab::builder()
+        .node("n1")
+        .node("n2")
+        .pod(PodSpec::new("client", "n2"))
+        .pod(PodSpec::new("a", "n2").label("app", "web"))
+        .build()?;
+    lab.publish()?;
+    lab.manifests().write("service", &web(0, "web").yaml())?;
+    let (n1, n2) = (lab.node("n1")?, lab.node("n2")?);
+    let control = Weft::control(&n1, lab.manifests(), 15010, WeftOptions::default())?;
+    let address = format!("{}:15010", n1.addresses().v4);
+    let agent = Weft::agent(&n2, &address, WeftOptions::default())?;
+    agent.wait_ready(LONG)?;
+    Ok((lab, control, agent))
+}
+
+#[test]
+fn a_half_open_stream_is_noticed_and_replaced() -> Result {
+    let (lab, _control, agent) = apart()?;
+    let _server = lab.pod("a")?.serve(&ServeOptions::tcp(TARGET))?;
+    let n1 = lab.node("n1")?;
+    // Neither side hears anything any more, and nobody says so.
+    n1.netns().ip(&format!("link set {} down\n", n1.uplink()))?;
+    eventually(Duration::from_secs(60), || {
+        let status = status(&agent)?;
+        ensure!(status["connected"] == false, "still taken for connected");
+        Ok(())
+    })?;
+    let attempts = lab.pod("client")?.get(vips(0)[0], &GetOptions::tcp(20))?;
+    assert_eq!(by_server(&attempts).get("a"), Some(&20));
+    lab.manifests().write("other", &web(1, "other").yaml())?;
+    n1.netns().ip(&format!("link set {} up\n", n1.uplink()))?;
+    eventually(Duration::from_secs(60), || {
+        ensure!(
+            !ports_of(&agent, "default/other")?.is_empty(),
+            "not there yet"
+        );
+        Ok(())
+    })
+}
