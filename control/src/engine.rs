@@ -1,5 +1,8 @@
 //! Source events in, published resources out.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 

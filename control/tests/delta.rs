@@ -258,3 +258,36 @@ async fn malformed_requests_end_the_stream_or_are_passed_over() {
     let status = stream.responses.message().await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::InvalidArgument);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_reader_catches_up_and_costs_nobody_anything() {
+    let lab = shop().await;
+    let mut slow = lab.delta("slow").await;
+    slow.subscribe(Endpoints, &["*"]).await;
+    slow.next().await;
+    let mut quick = lab.delta("quick").await;
+    quick.subscribe(Endpoints, &[CART]).await;
+    quick.next().await;
+    for i in 2..=40 {
+        lab.write(
+            "cart.yaml",
+            &service("cart", "10.96.0.1", &format!("10.0.1.{i}")),
+        );
+        assert_eq!(names(&quick.next().await), [CART]);
+    }
+    // It was busy meanwhile: it gets what was on its way, and then the last state, not all that was between.
+    let mut responses = 0;
+    loop {
+        let change = slow.next().await;
+        responses += 1;
+        let any = change.resources[0].resource.as_ref().unwrap();
+        let Resource::Endpoints(endpoints) = convert::decode(Endpoints, any).unwrap() else {
+            panic!("not endpoints");
+        };
+        if endpoints.endpoints[0].address == "10.0.1.40:8080".parse().unwrap() {
+            break;
+        }
+    }
+    eprintln!("caught up after {responses} responses");
+    slow.assert_silent().await;
+}

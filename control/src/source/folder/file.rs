@@ -16,8 +16,10 @@ use crate::read::{Item, Reading};
 const MAX_FILE_BYTES: u64 = 64 << 20;
 /// What a broken file may say about itself.
 const MAX_PROBLEMS: usize = 200;
-/// A change this soon after the last may leave the time stamp as it was.
-const RACY: Duration = Duration::from_secs(1);
+/// A change this soon after the last may leave the time stamp as it was: some ticks of the kernel's clock,
+const RACY: Duration = Duration::from_millis(100);
+/// or the resolution of a file system that keeps whole seconds only.
+const RACY_COARSE: Duration = Duration::from_secs(2);
 
 /// What tells a file that may have changed from one that has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +47,17 @@ impl Stamp {
         let now = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
-        let changed = Duration::from_secs(u64::try_from(self.changed.0).unwrap_or(0));
-        now.saturating_sub(changed) <= RACY
+        let (seconds, nanos) = self.changed;
+        let changed = Duration::new(
+            u64::try_from(seconds).unwrap_or_default(),
+            u32::try_from(nanos).unwrap_or_default(),
+        );
+        let racy = if nanos == 0 { RACY_COARSE } else { RACY };
+        now.saturating_sub(changed) <= racy
+    }
+
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 

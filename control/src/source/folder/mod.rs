@@ -6,6 +6,7 @@
 mod document;
 mod file;
 mod ledger;
+mod load;
 mod scan;
 mod strict_json;
 #[cfg(test)]
@@ -179,10 +180,20 @@ impl Reader {
         };
         self.tell_folder(listing.problems)?;
         self.forget(&listing.files)?;
-        for (name, (path, stamp)) in listing.files {
-            let known = self.stamps.get(&name).copied().flatten();
-            if known.is_none() || known != stamp {
-                self.read(&name, &path)?;
+        let changed = listing.files.into_iter().filter(|(name, (_, stamp))| {
+            let known = self.stamps.get(name).copied().flatten();
+            known.is_none() || known != *stamp
+        });
+        let changed: Vec<_> = changed
+            .map(|(name, (path, stamp))| load::Job {
+                name,
+                path,
+                bytes: stamp.map_or(0, |s| s.bytes()),
+            })
+            .collect();
+        for batch in load::batches(&changed) {
+            for (job, content) in batch.iter().zip(load::all(batch)) {
+                self.take(&job.name, content)?;
             }
         }
         Ok(())
@@ -210,7 +221,10 @@ impl Reader {
     }
 
     fn read(&mut self, name: &Arc<str>, path: &Path) -> Result<(), Closed> {
-        let content = file::load(path, name);
+        self.take(name, file::load(path, name))
+    }
+
+    fn take(&mut self, name: &Arc<str>, content: Option<file::Content>) -> Result<(), Closed> {
         self.stamps
             .insert(Arc::clone(name), content.as_ref().and_then(|c| c.stamp));
         self.apply(name, content)

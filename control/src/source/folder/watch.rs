@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 
-/// Events closer together than this are one change.
-const QUIET: Duration = Duration::from_millis(8);
+/// Events closer together than this are one change. Short, because a file counts only once it is closed or moved into place.
+const QUIET: Duration = Duration::from_millis(1);
 /// A change is acted on after this long, quiet or not.
 const LONGEST: Duration = Duration::from_millis(50);
 /// A file that is being written is left alone until it is closed, but no longer than this.

@@ -1,0 +1,188 @@
+//! Whatever the order of events: what is published is what the objects that are left would give from scratch.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use weft_proto::resource::ResourceType;
+
+use super::Engine;
+use crate::ads::Store;
+use crate::object::{Object, ObjectRef};
+use crate::read::Reading;
+use crate::source::Event;
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// One object of a small world, in which all depends on all.
+fn manifest() -> impl Strategy<Value = Value> {
+    let name = || prop::sample::select(&NAMES[..]);
+    let created = || prop::sample::select(&["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"][..]);
+    prop_oneof![
+        (name(), 1..3u8, name(), any::<bool>(), created()).prop_map(
+            |(name, vip, app, named, created)| json!({
+                "apiVersion": "v1", "kind": "Service",
+                "metadata": {"name": name, "creationTimestamp": created},
+                "spec": {
+                    "clusterIPs": [format!("10.96.0.{vip}"), "10.96.0.9"],
+                    "selector": {"app": app},
+                    "ports": [{"port": 80, "targetPort": if named { json!("web") } else { json!(8080) }}],
+                },
+            })
+        ),
+        (name(), name(), name(), 1..4u8, any::<bool>(), 1..3u32).prop_map(
+            |(name, app, node, ip, ready, weight)| json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {
+                    "name": name, "labels": {"app": app, "tier": "x"},
+                    "annotations": {"weft.io/weight": weight.to_string()},
+                },
+                "spec": {"nodeName": node, "containers": [
+                    {"name": "c", "ports": [{"name": "web", "containerPort": 8080 + u16::from(ip)}]},
+                ]},
+                "status": {
+                    "podIP": format!("10.0.0.{ip}"),
+                    "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}],
+                },
+            })
+        ),
+        (name(), name()).prop_map(|(name, zone)| json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": zone}},
+        })),
+        (name(), name(), 1..4u8, prop::option::of(name()), any::<bool>()).prop_map(
+            |(name, service, ip, pod, ready)| json!({
+                "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+                "metadata": {"name": name, "labels": {"kubernetes.io/service-name": service}},
+                "addressType": "IPv4",
+                "ports": [{"port": 8080}],
+                "endpoints": [{
+                    "addresses": [format!("10.0.0.{ip}")],
+                    "conditions": {"ready": ready},
+                    "targetRef": pod.map(|name| json!({"kind": "Pod", "name": name})),
+                }],
+            })
+        ),
+        (name(), name(), created()).prop_map(|(name, target, created)| json!({
+            "apiVersion": "weft.io/v1alpha1", "kind": "TrafficPolicy",
+            "metadata": {"name": name, "creationTimestamp": created},
+            "spec": {
+                "targetRefs": [{"kind": "Service", "name": target}],
+                "loadBalancing": {"policy": if name == "a" { "Maglev" } else { "RoundRobin" }},
+            },
+        })),
+    ]
+}
+
+fn object(manifest: &Value) -> Object {
+    let mut reading = Reading::default();
+    reading.add(manifest.clone(), &Arc::from("x.yaml:1"));
+    let item = reading.items.pop().unwrap();
+    assert!(item.sound, "{:?}", reading.problems);
+    item.object.unwrap()
+}
+
+/// What happens to the world: an object is written, or one is taken away.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(Value),
+    Remove(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => manifest().prop_map(Step::Write),
+        1 => any::<usize>().prop_map(Step::Remove),
+    ]
+}
+
+/// Names and versions of all that is published.
+fn published(store: &Store) -> BTreeMap<(ResourceType, String), String> {
+    store.read(|snapshot| {
+        ResourceType::ALL
+            .into_iter()
+            .flat_map(|t| snapshot.table(t).iter().map(move |(n, e)| (t, n, e)))
+            .map(|(t, name, entry)| ((t, name.to_string()), entry.version.to_string()))
+            .collect()
+    })
+}
+
+struct World {
+    engine: Engine,
+    store: Arc<Store>,
+}
+
+impl World {
+    fn new() -> Self {
+        let store = Arc::new(Store::default());
+        let mut world = Self {
+            engine: Engine::new(Arc::clone(&store), "cluster.local".to_owned()),
+            store,
+        };
+        world.tell(Event::Synced);
+        world
+    }
+
+    fn tell(&mut self, event: Event) {
+        let mut batch = crate::ads::Batch::default();
+        self.engine.take(event, &mut batch);
+        self.engine.translate(&mut batch);
+        self.store.publish(batch);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_history_ends_as_its_end_from_scratch(steps in prop::collection::vec(step(), 1..40)) {
+        let mut world = World::new();
+        let mut left: BTreeMap<ObjectRef, Object> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Step::Write(manifest) => {
+                    let object = object(&manifest);
+                    left.insert(object.reference(), object.clone());
+                    world.tell(Event::Applied(object));
+                }
+                Step::Remove(which) => {
+                    let Some(reference) = left.keys().nth(which % left.len().max(1)).cloned() else {
+                        continue;
+                    };
+                    left.remove(&reference);
+                    world.tell(Event::Deleted(reference));
+                }
+            }
+        }
+        let mut fresh = World::new();
+        for object in left.into_values() {
+            fresh.tell(Event::Applied(object));
+        }
+        prop_assert_eq!(published(&world.store), published(&fresh.store));
+    }
+}
+
+#[test]
+fn a_problem_that_comes_and_goes_at_once_leaves_nothing() {
+    let store = Arc::new(Store::default());
+    let (sender, events) = mpsc::channel(8);
+    let problem = weft_proto::model::Problem {
+        origin: "x.yaml:1".to_owned(),
+        object: String::new(),
+        field: String::new(),
+        message: "bad".to_owned(),
+        severity: weft_proto::model::Severity::Error,
+    };
+    for event in [
+        Event::Synced,
+        Event::Problems("x.yaml".to_owned(), vec![problem.clone()]),
+        Event::Problems("y.yaml".to_owned(), vec![problem]),
+        Event::Problems("x.yaml".to_owned(), Vec::new()),
+        Event::Problems("y.yaml".to_owned(), Vec::new()),
+    ] {
+        sender.try_send(event).unwrap();
+    }
+    drop(sender);
+    Engine::new(Arc::clone(&store), "cluster.local".to_owned()).run(events);
+    assert!(published(&store).is_empty());
+}
