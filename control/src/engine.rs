@@ -13,10 +13,10 @@ use weft_proto::resource::ResourceType;
 use crate::ads::{Batch, Store};
 use crate::model::Model;
 use crate::object::ObjectName;
-use crate::source::Event;
+use crate::source::{Event, Events};
 use crate::translate::{self, ServiceResources};
 
-/// Events taken together at most, so that a storm does not put off what came before it.
+/// Groups of events taken together at most, so that a storm does not put off what came before it.
 const MAX_BATCH: usize = 10_000;
 
 /// What said a problem.
@@ -56,13 +56,13 @@ impl Engine {
     }
 
     /// Takes events until the source is gone. Blocks: runs on a thread of its own.
-    pub(crate) fn run(mut self, mut events: mpsc::Receiver<Event>) {
-        while let Some(event) = events.blocking_recv() {
+    pub(crate) fn run(mut self, mut events: mpsc::Receiver<Events>) {
+        while let Some(first) = events.blocking_recv() {
             let mut batch = Batch::default();
-            let mut first_sync = self.take(event, &mut batch);
+            let mut first_sync = self.take_all(first, &mut batch);
             for _ in 1..MAX_BATCH {
-                let Ok(event) = events.try_recv() else { break };
-                first_sync |= self.take(event, &mut batch);
+                let Ok(more) = events.try_recv() else { break };
+                first_sync |= self.take_all(more, &mut batch);
             }
             // Until then there is no hurry, and half a cluster would be computed over and over.
             if self.synced {
@@ -74,6 +74,12 @@ impl Engine {
                 self.store.set_synced();
             }
         }
+    }
+
+    fn take_all(&mut self, events: Events, batch: &mut Batch) -> bool {
+        events
+            .into_iter()
+            .fold(false, |sync, event| sync | self.take(event, batch))
     }
 
     /// Whether this was the end of the first sync.

@@ -18,8 +18,8 @@ use crate::source::Source;
 use crate::source::folder::{Folder, FolderError};
 use crate::status::Status;
 
-/// Events between source and engine; a full queue makes the source wait.
-const QUEUE: usize = 4096;
+/// Groups of events between source and engine; a full queue makes the source wait.
+const QUEUE: usize = 1024;
 /// A client that is gone without a word is noticed after these two together.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -180,7 +180,7 @@ fn a_problem_that_comes_and_goes_at_once_leaves_nothing() {
         Event::Problems("x.yaml".to_owned(), Vec::new()),
         Event::Problems("y.yaml".to_owned(), Vec::new()),
     ] {
-        sender.try_send(event).unwrap();
+        sender.try_send(vec![event]).unwrap();
     }
     drop(sender);
     Engine::new(Arc::clone(&store), "cluster.local".to_owned()).run(events);

@@ -23,6 +23,9 @@ pub enum Event {
     Synced,
 }
 
+/// Events that belong together, so that nobody sees the state between them.
+pub type Events = Vec<Event>;
+
 /// Watches the cluster's objects.
 pub trait Source: Send + 'static {
     /// Why it could not go on.
@@ -31,7 +34,7 @@ pub trait Source: Send + 'static {
     /// Tells all objects, then [`Event::Synced`], then every change, until `drain` is cancelled or nobody listens.
     fn run(
         self,
-        events: mpsc::Sender<Event>,
+        events: mpsc::Sender<Events>,
         drain: CancellationToken,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }

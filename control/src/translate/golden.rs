@@ -58,10 +58,8 @@ fn resources_of(path: &Path) -> String {
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
     let mut events = read_file(path, &name);
     events.push(Event::Synced);
-    let (sender, receiver) = mpsc::channel(events.len());
-    for event in events {
-        sender.try_send(event).unwrap();
-    }
+    let (sender, receiver) = mpsc::channel(1);
+    sender.try_send(events).unwrap();
     drop(sender);
     let store = Arc::new(Store::default());
     Engine::new(Arc::clone(&store), "cluster.local".to_owned()).run(receiver);

@@ -26,7 +26,7 @@ use weft_proto::model::Problem;
 use self::file::Stamp;
 use self::ledger::Ledger;
 use self::watch::{Change, Stopper, Watcher};
-use super::{Event, Source};
+use super::{Event, Events, Source};
 
 /// How often the folder is looked through when the kernel says nothing.
 const RESCAN: Duration = Duration::from_secs(2);
@@ -76,7 +76,7 @@ impl Source for Folder {
 
     async fn run(
         self,
-        events: mpsc::Sender<Event>,
+        events: mpsc::Sender<Events>,
         drain: CancellationToken,
     ) -> Result<(), FolderError> {
         // An absolute name, so that the names in events compare whatever the working directory.
@@ -112,7 +112,7 @@ impl Drop for StopOnDrop {
 /// Reads and compares; runs on a thread of its own.
 struct Reader {
     root: PathBuf,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<Events>,
     ledger: Ledger,
     /// Files as they were when they were read.
     stamps: HashMap<Arc<str>, Option<Stamp>>,
@@ -124,7 +124,7 @@ struct Reader {
 struct Closed;
 
 impl Reader {
-    fn new(root: PathBuf, events: mpsc::Sender<Event>) -> Self {
+    fn new(root: PathBuf, events: mpsc::Sender<Events>) -> Self {
         Self {
             root,
             events,
@@ -140,7 +140,7 @@ impl Reader {
 
     fn serve(&mut self, watcher: &mut Watcher) -> Result<(), Closed> {
         self.scan()?;
-        self.send(Event::Synced)?;
+        self.send(vec![Event::Synced])?;
         while let Some(change) = watcher.next(RESCAN) {
             if self.events.is_closed() {
                 return Err(Closed);
@@ -231,10 +231,8 @@ impl Reader {
     }
 
     fn apply(&mut self, name: &Arc<str>, content: Option<file::Content>) -> Result<(), Closed> {
-        for event in self.ledger.update(name, content) {
-            self.send(event)?;
-        }
-        Ok(())
+        let events = self.ledger.update(name, content);
+        self.send(events)
     }
 
     fn tell_folder(&mut self, problems: Vec<Problem>) -> Result<(), Closed> {
@@ -242,16 +240,19 @@ impl Reader {
             return Ok(());
         }
         self.told.clone_from(&problems);
-        self.send(Event::Problems(String::new(), problems))
+        self.send(vec![Event::Problems(String::new(), problems)])
     }
 
-    fn send(&self, event: Event) -> Result<(), Closed> {
-        self.events.blocking_send(event).map_err(|_| Closed)
+    fn send(&self, events: Events) -> Result<(), Closed> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        self.events.blocking_send(events).map_err(|_| Closed)
     }
 }
 
 /// What one file says, as events.
 #[cfg(test)]
-pub(crate) fn read_file(path: &Path, name: &str) -> Vec<Event> {
+pub(crate) fn read_file(path: &Path, name: &str) -> Events {
     Ledger::default().update(&Arc::from(name), file::load(path, name))
 }

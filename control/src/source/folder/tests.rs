@@ -1,6 +1,6 @@
 //! A folder and all that can happen to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::symlink;
@@ -14,7 +14,7 @@ use weft_proto::model::Problem;
 
 use super::Folder;
 use crate::object::{Object, ObjectRef};
-use crate::source::{Event, Source};
+use crate::source::{Event, Events, Source};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -22,7 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Watched {
     dir: TempDir,
     root: PathBuf,
-    events: mpsc::Receiver<Event>,
+    events: mpsc::Receiver<Events>,
+    pending: VecDeque<Event>,
     objects: BTreeMap<String, Object>,
     problems: BTreeMap<String, Vec<Problem>>,
     told: usize,
@@ -48,6 +49,7 @@ impl Watched {
             dir,
             root,
             events,
+            pending: VecDeque::new(),
             objects: BTreeMap::new(),
             problems: BTreeMap::new(),
             told: 0,
@@ -59,9 +61,13 @@ impl Watched {
 
     /// Whether more is to come before the first sync is done.
     async fn take(&mut self) -> bool {
-        let event = tokio::time::timeout(PATIENCE, self.events.recv()).await;
+        while self.pending.is_empty() {
+            let events = tokio::time::timeout(PATIENCE, self.events.recv()).await;
+            let events = events.expect("nothing is told").expect("the source ended");
+            self.pending.extend(events);
+        }
         self.told += 1;
-        match event.expect("nothing is told").expect("the source ended") {
+        match self.pending.pop_front().unwrap() {
             Event::Applied(object) => {
                 self.objects.insert(object.reference().to_string(), object);
             }
@@ -96,6 +102,7 @@ impl Watched {
     }
 
     async fn assert_silent(&mut self) {
+        assert!(self.pending.is_empty(), "{:?}", self.pending);
         let event = tokio::time::timeout(Duration::from_millis(300), self.events.recv()).await;
         assert!(event.is_err(), "unexpected: {event:?}");
     }
