@@ -1,6 +1,7 @@
 //! Bad manifests, full maps, too much of everything: said in `weft status` with file, object and field, and all else applies.
 
-use std::fmt::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -252,6 +253,18 @@ fn many_endpoints(name: &str, index: u16, count: u32) -> Vec<(String, String)> {
         .collect()
 }
 
+/// What a scrape of the node's agent says.
+fn metrics(mesh: &Mesh) -> Result<String> {
+    let node = mesh.lab.node("n1")?;
+    let mut stream = node
+        .netns()
+        .run(|| TcpStream::connect("127.0.0.1:15020"))??;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
 #[test]
 fn a_full_map_is_said_and_what_fits_keeps_working() -> Result {
     let options = WeftOptions::default().arg("--map-size").arg("backends=50");
@@ -272,12 +285,17 @@ fn a_full_map_is_said_and_what_fits_keeps_working() -> Result {
         assert_eq!(backends["maxEntries"], 50);
         Ok(status)
     })?;
-    let mut said = String::new();
-    write!(said, "{}{}", status["reasons"], status["rejections"])?;
+    let said = format!("{}{}", status["reasons"], status["rejections"]);
     assert!(
         said.contains("backends") && said.contains("--map-size"),
         "{status:#}"
     );
+    let metrics = metrics(&mesh)?;
+    let full = metrics
+        .lines()
+        .find(|l| l.starts_with("weft_map_full_events{map=\"backends\"}"));
+    let count = full.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    assert!(count > Some(0), "{metrics}");
     assert!(reaches(&mesh, 0)?);
     // Services that come later and fit are served.
     mesh.apply("service-later", &web(2, "later").yaml())?;

@@ -2,14 +2,12 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use weft_e2e::mesh::{PORT, TARGET, vip_addresses, vips};
 use weft_e2e::wait::LONG;
 use weft_e2e::{Mesh, Result};
-use weft_lab::manifest::{ServiceManifest, ServicePort};
-use weft_lab::{GetOptions, Lab, Launch, Node, Output, PodSpec, Weft, WeftOptions, tools, weft};
+use weft_lab::{Lab, Launch, Node, Output, Weft, WeftOptions, tools, weft};
 
 const WITHIN: Duration = Duration::from_secs(30);
 
@@ -200,98 +198,6 @@ fn an_address_in_use_is_named() -> Result {
     Ok(())
 }
 
-fn web() -> ServiceManifest {
-    ServiceManifest::new("web")
-        .cluster_ips(vip_addresses(0))
-        .port(ServicePort::tcp(PORT).to(TARGET))
-        .selector("app", "web")
-}
-
-fn files_below(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .flat_map(|entry| {
-            let path = entry.path();
-            if path.is_dir() {
-                files_below(&path)
-            } else {
-                vec![path]
-            }
-        })
-        .collect()
-}
-
-#[test]
-fn cleanup_leaves_nothing() -> Result {
-    let lab = Lab::builder()
-        .node("n1")
-        .pod(PodSpec::new("client", "n1"))
-        .pod(PodSpec::new("a", "n1").label("app", "web"));
-    let mut mesh = Mesh::start(lab)?;
-    mesh.serve(&["a"])?;
-    mesh.service(&web(), 1)?;
-    let node = mesh.lab.node("n1")?;
-    let client = mesh.pod("client")?;
-    let reaches = || -> Result<bool> {
-        let options = GetOptions::tcp(1).timeout(Duration::from_millis(500));
-        Ok(client.get(vips(0)[0], &options)?.iter().all(|a| a.ok()))
-    };
-    assert!(reaches()?);
-
-    // Not under the feet of a running agent.
-    let clean = || -> Result<Output> {
-        let launch = node
-            .command(tools::weft()?)
-            .arg("cleanup")
-            .arg("--bpffs")
-            .arg(node.bpffs());
-        let launch = launch
-            .arg("--run-dir")
-            .arg(node.run_dir())
-            .arg("--cgroup")
-            .arg(node.cgroup());
-        Ok(launch.run(WITHIN)?)
-    };
-    assert_fails(&clean()?, 1, &["--force"]);
-    assert!(reaches()?);
-
-    // After a crash: everything goes.
-    mesh.weft("n1")?.kill9();
-    assert!(reaches()?);
-    assert!(!files_below(node.bpffs()).is_empty());
-    clean()?.success()?;
-    assert_eq!(files_below(node.bpffs()), Vec::<PathBuf>::new());
-    assert!(!reaches()?, "the service address is still translated");
-    // Twice is fine.
-    clean()?.success()?;
-    weft::cleanup(&node)?;
-
-    // And back again.
-    mesh.weft("n1")?.restart()?;
-    mesh.weft("n1")?.wait_ready(LONG)?;
-    mesh.wait_ready_backends("default/web", 1)?;
-    assert!(reaches()?);
-    Ok(())
-}
-
-#[test]
-fn stopping_is_orderly_and_leaves_the_kernel_side() -> Result {
-    let lab = Lab::builder()
-        .node("n1")
-        .pod(PodSpec::new("client", "n1"))
-        .pod(PodSpec::new("a", "n1").label("app", "web"));
-    let mut mesh = Mesh::start(lab)?;
-    mesh.serve(&["a"])?;
-    mesh.service(&web(), 1)?;
-    // stop() wants exit status 0.
-    mesh.weft("n1")?.stop()?;
-    let attempts = mesh.pod("client")?.get(vips(0)[0], &GetOptions::tcp(5))?;
-    assert!(attempts.iter().all(|a| a.ok()), "{attempts:?}");
-    let output = mesh.weft("n1")?.cli(&["status"])?;
-    assert_fails(&output, 1, &["agent"]);
-    Ok(())
-}
-
 #[test]
 fn status_waits_and_tells_when_there_is_nobody() -> Result {
     let lab = Lab::builder().node("n1").build()?;
@@ -310,5 +216,59 @@ fn status_waits_and_tells_when_there_is_nobody() -> Result {
         !status["reasons"].as_array().is_none_or(Vec::is_empty),
         "{status:#}"
     );
+    Ok(())
+}
+
+#[test]
+fn doctor_says_that_it_runs_here() -> Result {
+    let lab = Lab::builder().node("n1").build()?;
+    let output = weft::cli(&lab.node("n1")?, &["doctor", "-o", "json"])?.success()?;
+    let report: serde_json::Value = output.json()?;
+    assert_eq!(report["ok"], true, "{report:#}");
+    let features = report["features"].as_array().cloned().unwrap_or_default();
+    for name in ["Linux", "BTF", "cgroup v2", "programs load", "Envoy"] {
+        assert!(
+            features.iter().any(|f| f["name"] == name),
+            "{name}: {report:#}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn logs_can_be_json() -> Result {
+    let options = WeftOptions::default().arg("--log-format").arg("json");
+    let mut mesh = Mesh::start_with(Lab::builder().node("n1"), &options)?;
+    let weft = mesh.weft("n1")?;
+    weft.stop()?;
+    let log = weft.process().stderr();
+    assert!(!log.is_empty());
+    for line in log.lines() {
+        let event: serde_json::Value = serde_json::from_str(line)?;
+        assert!(
+            event["level"].is_string() && event["fields"].is_object(),
+            "{line}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn one_node_can_serve_the_others() -> Result {
+    let lab = Lab::builder().node("n1").node("n2").build()?;
+    lab.publish()?;
+    let (n1, n2) = (lab.node("n1")?, lab.node("n2")?);
+    let options = WeftOptions::default()
+        .arg("--insecure")
+        .arg("--listen")
+        .arg("0.0.0.0:15010");
+    let up = Weft::up(&n1, lab.manifests(), options)?;
+    let address = format!("{}:15010", n1.addresses().v4);
+    let agent = Weft::agent(&n2, &address, WeftOptions::default())?;
+    for weft in [&up, &agent] {
+        weft.wait_ready(LONG)?;
+        let workloads = weft.cli_json(&["workloads", "n2"])?;
+        assert_eq!(workloads[0]["kind"], "node", "{workloads:#}");
+    }
     Ok(())
 }
