@@ -130,7 +130,7 @@ fn names(command: &Command) -> BTreeSet<String> {
             .map(str::to_owned)
             .collect()
     };
-    let verbs = command.get_subcommands().flat_map(|verb| of(verb));
+    let verbs = command.get_subcommands().flat_map(of);
     of(command).into_iter().chain(verbs).collect()
 }
 

@@ -57,10 +57,14 @@ fn summary(status: &Status) -> String {
         (false, []) => missing(status),
         (false, reasons) => format!("no: {}", reasons.join("; ")),
     };
-    format!(
+    let mut text = format!(
         "node     {}\nagent    {}, pid {}, up {uptime}\ncontrol  {}, {link}\nready    {ready}\n",
         status.node, status.version, status.pid, status.control,
-    )
+    );
+    for warning in &status.warnings {
+        text.push_str(&format!("warning  {warning}\n"));
+    }
+    text
 }
 
 fn missing(status: &Status) -> String {

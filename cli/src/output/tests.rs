@@ -76,6 +76,7 @@ fn a_status() -> Status {
             value: u64::MAX,
         }],
         reasons: vec!["sockops is not attached".into()],
+        warnings: vec!["map slots keeps its 10 entries".into()],
     }
 }
 
@@ -162,6 +163,7 @@ fn status_tells_everything() {
         "pid 42, up 1m 15s",
         "in-process, connected",
         "no: sockops is not attached",
+        "warning  map slots keeps its 10 entries",
         "no: no room",
         "50 %",
         "Cluster",

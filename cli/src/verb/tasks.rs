@@ -65,7 +65,11 @@ mod tests {
         let drain = CancellationToken::new();
         let mut tasks = Tasks::new(drain.clone());
         tasks.spawn(async { anyhow::bail!("broken") });
-        let ended = tasks.finish(async { Ok(drain.cancelled().await) }).await;
+        let main = async {
+            drain.cancelled().await;
+            Ok(())
+        };
+        let ended = tasks.finish(main).await;
         assert_eq!(ended.map_err(|e| e.to_string()), Err("broken".to_owned()));
     }
 
@@ -87,7 +91,10 @@ mod tests {
         let drain = CancellationToken::new();
         let mut tasks = Tasks::new(drain.clone());
         let token = drain.clone();
-        tasks.spawn(async move { Ok(token.cancelled().await) });
+        tasks.spawn(async move {
+            token.cancelled().await;
+            Ok(())
+        });
         assert!(tasks.finish(async { Ok(()) }).await.is_ok());
     }
 }
