@@ -15,8 +15,22 @@ use crate::tables::{
 /// Services without room that are tried again in one go after something was deleted; the others wait for the next tick.
 const RETRIES: usize = 64;
 
+/// Whether a service has a kernel id.
+enum Born {
+    /// It has none, and needs none for now.
+    Not,
+    /// One that was in use before.
+    Before,
+    /// One that is not stored yet.
+    Now,
+}
+
 /// Backends of a service to be written after the flip.
 type After = (ServiceName, Vec<(BackendId, BackendEntry)>);
+
+/// A full sync goes through the kernel in parts: large enough for batches, small enough that neither memory nor the room for
+/// two generations side by side grows with the number of services.
+const SERVICES_PER_ROUND: usize = 512;
 
 impl Engine {
     /// Brings these services to what is desired.
@@ -24,9 +38,15 @@ impl Engine {
         let mut todo = services;
         loop {
             let freed = self.usage.freed;
-            self.round(&todo, now);
+            let names: Vec<ServiceName> = todo.into_iter().collect();
+            for part in names.chunks(SERVICES_PER_ROUND) {
+                self.round(part, now);
+                self.drop_unowned();
+                self.discard_unused(part);
+                self.sweep();
+            }
+            // Also when no service is concerned.
             self.drop_unowned();
-            self.discard_unused(&todo);
             self.sweep();
             // What was deleted may be the room that something else waits for.
             todo = self.some_failed_services();
@@ -48,19 +68,22 @@ impl Engine {
         self.failed_services().into_iter().take(RETRIES).collect()
     }
 
-    fn round(&mut self, names: &BTreeSet<ServiceName>, now: Instant) {
+    fn round(&mut self, names: &[ServiceName], now: Instant) {
         let mut plans = Vec::new();
         let mut flips = Vec::new();
+        let mut born = Vec::new();
         for name in names {
             self.failures.remove(name);
-            if !self.materialize(name) {
-                continue;
+            match self.materialize(name) {
+                Born::Not => continue,
+                Born::Now => born.push(name.clone()),
+                Born::Before => {}
             }
             plans.extend(self.plan(name));
             flips.push(name.clone());
         }
         self.check_room(&mut plans);
-        self.persist_ids(&mut plans);
+        self.persist_ids(&mut plans, &born);
         self.write_backends(&mut plans);
         self.write_cursors(&mut plans);
         self.write_slots(&mut plans);
@@ -70,13 +93,13 @@ impl Engine {
     }
 
     /// Makes sure that a service with VIPs has a kernel id: that of an earlier agent for the same VIP, or a new one.
-    fn materialize(&mut self, name: &ServiceName) -> bool {
-        if self.services.contains_key(name) {
-            return self.resources.vips.contains_key(name);
-        }
+    fn materialize(&mut self, name: &ServiceName) -> Born {
         let Some(vips) = self.resources.vips.get(name) else {
-            return false;
+            return Born::Not;
         };
+        if self.services.contains_key(name) {
+            return Born::Before;
+        }
         let wait = matches!(
             self.resources.target(&name.cluster),
             super::resources::Target::Missing | super::resources::Target::Pending
@@ -88,13 +111,14 @@ impl Engine {
         let starting = self.phase == super::Phase::Starting;
         let settled = self.phase == super::Phase::Settled;
         if wait && (starting || (adopted.is_some() && !settled)) {
-            return false;
+            return Born::Not;
         }
-        let service = adopted
-            .and_then(|id| self.adopted.claim(id))
-            .unwrap_or_else(|| Service::new(self.service_id()));
+        let (service, born) = match adopted.and_then(|id| self.adopted.claim(id)) {
+            Some(service) => (service, Born::Before),
+            None => (Service::new(self.service_id()), Born::Now),
+        };
         self.services.insert(name.clone(), service);
-        true
+        born
     }
 
     /// Refuses beforehand what cannot fit, so that ids and writes are not wasted on it.
@@ -119,13 +143,19 @@ impl Engine {
         }
     }
 
-    fn persist_ids(&mut self, plans: &mut [Plan]) {
-        if let Err(e) = self.ids.persist(self.tables.ids.as_mut()) {
-            for plan in plans.iter_mut().filter(|p| p.failed.is_none()) {
-                if !plan.fresh.is_empty() {
-                    plan.failed = Some(e.to_string());
-                    self.ids.give_back(plan.fresh.drain(..));
-                }
+    /// An id that is not stored must not be used: whoever wants one waits.
+    fn persist_ids(&mut self, plans: &mut [Plan], born: &[ServiceName]) {
+        let Err(e) = self.ids.persist(self.tables.ids.as_mut()) else {
+            return;
+        };
+        for name in born {
+            self.services.remove(name);
+            self.failures.insert(name.clone(), e.to_string());
+        }
+        for plan in plans.iter_mut().filter(|p| p.failed.is_none()) {
+            if !plan.fresh.is_empty() || born.contains(&plan.name) {
+                plan.failed = Some(e.to_string());
+                self.ids.give_back(plan.fresh.drain(..));
             }
         }
     }

@@ -1,7 +1,5 @@
 //! Pointing VIPs at the slots that are written, and taking away those that nobody wants.
 
-use std::collections::BTreeSet;
-
 use super::commit::reason;
 use super::service::ServiceName;
 use super::{Engine, Phase};
@@ -99,7 +97,7 @@ impl Engine {
     }
 
     /// Discards services that no VIP leads to.
-    pub(super) fn discard_unused(&mut self, names: &BTreeSet<ServiceName>) {
+    pub(super) fn discard_unused(&mut self, names: &[ServiceName]) {
         if self.phase != Phase::Settled {
             return;
         }

@@ -38,7 +38,7 @@ use adopt::Adopted;
 use drain::Drains;
 use ids::Ids;
 use mirror::Mirror;
-use resources::Resources;
+use resources::{Resources, Target};
 use service::Service;
 use sweep::Garbage;
 use usage::Usage;
@@ -76,6 +76,9 @@ impl EngineConfig {
     }
 }
 
+/// Settling waits at most this many times [`EngineConfig::settle`].
+const SETTLE_WAITS: u32 = 5;
+
 /// Owner of the tables. Single-threaded: see [`worker`].
 pub struct Engine {
     config: EngineConfig,
@@ -99,6 +102,7 @@ pub struct Engine {
     /// Resources refused whatever the tables' room, by type and name.
     refused: HashMap<(weft_proto::resource::ResourceType, String), String>,
     phase: Phase,
+    synced_at: Option<Instant>,
     last_update: Option<Instant>,
     last_retry: Option<Instant>,
 }
@@ -140,6 +144,7 @@ impl Engine {
             vip_failures: BTreeMap::new(),
             refused: HashMap::new(),
             phase: Phase::Starting,
+            synced_at: None,
             last_update: None,
             last_retry: None,
             tables,
@@ -154,7 +159,7 @@ impl Engine {
     pub fn set_synced(&mut self, now: Instant) {
         if self.phase == Phase::Starting {
             self.phase = Phase::Synced;
-            self.last_update.get_or_insert(now);
+            self.synced_at = Some(now);
             self.forget_owned();
             if self.unowned.is_empty() && self.adopted.is_empty() {
                 self.settle(now);
@@ -170,10 +175,7 @@ impl Engine {
 
     /// Time passes: settles, closes what has drained for too long, and tries again what failed.
     pub fn tick(&mut self, now: Instant) {
-        let quiet = self
-            .last_update
-            .is_none_or(|at| now.saturating_duration_since(at) >= self.config.settle);
-        if self.phase == Phase::Synced && quiet {
+        if self.phase == Phase::Synced && self.is_quiet(now) {
             self.settle(now);
         }
         self.close_drained(now);
@@ -186,14 +188,32 @@ impl Engine {
         }
     }
 
+    /// A server that goes on sending changes cannot put settling off forever.
+    fn is_quiet(&self, now: Instant) -> bool {
+        let age =
+            |at: Option<Instant>| at.map_or(Duration::MAX, |at| now.saturating_duration_since(at));
+        let since_any = age(self.last_update).min(age(self.synced_at));
+        since_any >= self.config.settle || age(self.synced_at) >= self.config.settle * SETTLE_WAITS
+    }
+
     fn settle(&mut self, now: Instant) {
         self.phase = Phase::Settled;
-        let all = self.services.keys().chain(self.resources.vips.keys());
-        let all = all.cloned().collect();
-        // Desired services without endpoints claim theirs only now.
-        self.reconcile(all, now);
+        // Desired services without endpoints claim what is theirs only now.
+        let waiting = self.unsettled_services();
+        self.reconcile(waiting, now);
         self.discard_adopted();
         self.sweep();
+    }
+
+    /// Services that stood back while not everything was known, and those that nobody wants.
+    fn unsettled_services(&self) -> BTreeSet<ServiceName> {
+        let r = &self.resources;
+        let unwanted = self.services.keys().filter(|n| !r.vips.contains_key(*n));
+        let waiting = r.vips.keys().filter(|n| {
+            !self.services.contains_key(*n) || matches!(r.target(&n.cluster), Target::Missing)
+        });
+        let failed = self.failed_services();
+        unwanted.chain(waiting).cloned().chain(failed).collect()
     }
 
     fn retry(&mut self, now: Instant) {
