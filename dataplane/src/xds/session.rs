@@ -28,6 +28,9 @@ const REQUEST_QUEUE: usize = 16;
 /// A response with more resources is decoded on a thread of its own.
 const DECODE_INLINE: usize = 64;
 
+/// Rejections of one response that are logged one by one.
+const LOGGED_REJECTIONS: usize = 20;
+
 /// What differs between the two flavours of ADS.
 pub(super) trait Protocol: 'static {
     type Request: Send + Default + 'static;
@@ -148,9 +151,7 @@ impl Session<'_> {
         });
         self.memory.answered.insert(resource_type);
         self.change_subscriptions::<P>(&applied, requests).await?;
-        for rejection in &applied.rejected {
-            tracing::warn!("{resource_type} {}: {}", rejection.name, rejection.reason);
-        }
+        log_rejections(resource_type, &applied.rejected);
         // Without a nonce there is nothing to refer to.
         if !nonce.is_empty() {
             self.memory.nonces.insert(resource_type, nonce.clone());
@@ -285,6 +286,16 @@ impl Session<'_> {
             s.missing_endpoints.retain(|name| asked.contains_key(name));
             s.awaited_endpoints = awaited;
         });
+    }
+}
+
+/// All of them are in status and NACK; a log is not the place for a hundred thousand lines.
+fn log_rejections(resource_type: ResourceType, rejected: &[Rejection]) {
+    for rejection in rejected.iter().take(LOGGED_REJECTIONS) {
+        tracing::warn!("{resource_type} {}: {}", rejection.name, rejection.reason);
+    }
+    if let Some(more) = rejected.len().checked_sub(LOGGED_REJECTIONS + 1) {
+        tracing::warn!("and {} more of type {resource_type}", more + 1);
     }
 }
 
