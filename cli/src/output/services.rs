@@ -6,20 +6,16 @@ use super::{Style, Table};
 
 /// One row per service port.
 pub(crate) fn services(list: &[Service], style: Style) -> String {
-    let mut table = Table::new(
-        style,
-        [
-            "SERVICE",
-            "PORT",
-            "ADDRESSES",
-            "POLICY",
-            "#READY",
-            "#DRAINING",
-            "#UNHEALTHY",
-            "#OPEN",
-            "#TOTAL",
-        ],
-    );
+    let titles = [
+        "SERVICE",
+        "PORT",
+        "ADDRESSES",
+        "POLICY",
+        "BACKENDS",
+        "#OPEN",
+        "#TOTAL",
+    ];
+    let mut table = Table::new(style, titles);
     for service in list {
         let addresses = table.list(&service.addresses);
         table.row([
@@ -27,14 +23,25 @@ pub(crate) fn services(list: &[Service], style: Style) -> String {
             port(service),
             addresses,
             policy(service),
-            service.ready.to_string(),
-            service.draining.to_string(),
-            service.unhealthy.to_string(),
+            backends(service),
             service.open_connections.to_string(),
             service.total_connections.to_string(),
         ]);
     }
     table.text()
+}
+
+/// How many take connections, and how many others there are.
+fn backends(service: &Service) -> String {
+    let others = [
+        (service.draining, "draining"),
+        (service.unhealthy, "unhealthy"),
+    ];
+    let mut text = service.ready.to_string();
+    for (count, kind) in others.into_iter().filter(|(count, _)| *count > 0) {
+        text.push_str(&format!(", {count} {kind}"));
+    }
+    text
 }
 
 fn port(service: &Service) -> String {

@@ -91,6 +91,7 @@ fn a_plain_table_has_one_line_per_row() {
         "80/tcp (http)",
         "10.96.0.10,fd00:10:96::a",
         "Maglev PreferZone ClientIP 10800s",
+        "3, 1 draining",
         "4321",
     ] {
         assert!(lines[1].contains(part), "{part} in {text}");
