@@ -34,21 +34,15 @@ enum lb_policy {
 
 struct service {
 	__u32 id;         /* one per cluster and address family; never 0 */
-	__u32 generation; /* of its slots */
+	__u32 generation; /* counts the agent's changes; the kernel does not look at it */
+	__u32 base;       /* index of its first slot */
 	__u32 slots;      /* how many; 0: no backend takes connections, refuse at once */
 	__u32 policy;     /* enum lb_policy */
 	__u32 affinity_s; /* ClientIP affinity, seconds since the client's last new connection; 0: none */
 };
-_Static_assert(sizeof(struct service) == 20, "ABI");
+_Static_assert(sizeof(struct service) == 24, "ABI");
 
-/* ---- slots: a service's choices, by index from 0 to slots - 1 ---- */
-
-struct slot_key {
-	__u32 service;
-	__u32 generation;
-	__u32 index;
-};
-_Static_assert(sizeof(struct slot_key) == 12, "ABI");
+/* ---- slots: each service's choices, side by side from `base` on ---- */
 
 /* Vose's alias method: `backend` if a random u32 is at most `threshold`, else `alias`. */
 struct slot {
@@ -58,7 +52,12 @@ struct slot {
 };
 _Static_assert(sizeof(struct slot) == 12, "ABI");
 
-/* ---- backends: by id; an id is never used twice while a socket may remember it ---- */
+/*
+ * ---- backends: by id modulo the size of the table ----
+ *
+ * Ids ascend over the whole life of the table, so a place gets a new id only after all others had their turn. Whoever remembers
+ * an id (a slot, a socket, a client's affinity) compares it with the one in the place.
+ */
 
 enum backend_flags {
 	BACKEND_ACCEPTS = 1, /* in its service's current slots: clients bound to it by affinity or an open UDP flow may stay */
@@ -66,19 +65,22 @@ enum backend_flags {
 
 struct backend {
 	struct weft_addr addr;
-	__be16 port;
-	__u16 flags;   /* enum backend_flags */
+	__u32 id;      /* never 0; 0 is a free place */
 	__u32 service; /* service id */
 	__u32 weight;
+	__be16 port;
+	__u16 flags; /* enum backend_flags */
 };
-_Static_assert(sizeof(struct backend) == 28, "ABI");
+_Static_assert(sizeof(struct backend) == 32, "ABI");
 
-/* Written by the kernel alone, once the agent has made the entry. */
+/* In the same place of a table of its own, as it is written by the kernel alone once the agent has made the entry. */
 struct backend_load {
 	__u64 open;  /* connections now */
 	__u64 total; /* connections ever */
+	__u32 id;    /* as in struct backend */
+	__u32 pad;   /* zero */
 };
-_Static_assert(sizeof(struct backend_load) == 16, "ABI");
+_Static_assert(sizeof(struct backend_load) == 24, "ABI");
 
 /* ---- ClientIP affinity: a client is a network namespace, that is a pod, or the node with all its host-network pods ---- */
 

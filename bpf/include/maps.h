@@ -7,6 +7,7 @@
 #define WEFT_MAPS_H
 
 #include "abi.h"
+#include "config.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -16,26 +17,24 @@ struct {
 	__type(value, struct service);
 } services __weak SEC(".maps");
 
+/* Arrays, not hashes: a choice among many services costs a cache miss for each, not the three or four of a hash bucket's chain. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 2097152);
-	__type(key, struct slot_key);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1048576);
+	__type(key, __u32);
 	__type(value, struct slot);
 } slots __weak SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1048576);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, DEFAULT_BACKENDS);
 	__type(key, __u32);
 	__type(value, struct backend);
 } backends __weak SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1048576);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, DEFAULT_BACKENDS);
 	__type(key, __u32);
 	__type(value, struct backend_load);
 } backend_loads __weak SEC(".maps");
@@ -75,7 +74,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1048576);
+	__uint(max_entries, 262144);
 	__type(key, __u32);
 	__type(value, __u8);
 } closing __weak SEC(".maps");

@@ -2,13 +2,15 @@
 /*
  * Which backend takes a new connection. Nothing here knows of sockets, so that BPF_PROG_TEST_RUN reaches all of it.
  *
- * The agent changes a service by writing new slots under the next generation, then the service, and deletes the old slots and
- * backends last. A reader that holds the old service may find them gone; it then begins again with the service as it is now.
+ * The agent changes a service by writing new slots elsewhere, then the service, and frees the old slots and backends last. A
+ * reader that holds the old service may find its slots given to another service, or its backend gone: what it finds is a backend
+ * of another service, or none. It then begins again with the service as it is now.
  */
 #ifndef WEFT_LIB_CHOOSE_H
 #define WEFT_LIB_CHOOSE_H
 
 #include "../include/weft.h"
+#include "backend.h"
 #include "counter.h"
 
 /* One change overtakes a reader almost never, three in a row only when the tables are broken. */
@@ -44,11 +46,11 @@ static __always_inline __u32 hash_client(__u64 client)
 	return (__u32)client;
 }
 
-/* Backend id at a slot, 0 if the slot is not there any more. */
+/* Backend id at one of a service's slots; 0 if there is none. */
 static __always_inline __u32 backend_at(const struct service *service, __u32 index)
 {
-	struct slot_key key = { .service = service->id, .generation = service->generation, .index = index };
-	struct slot *slot = bpf_map_lookup_elem(&slots, &key);
+	__u32 place = service->base + index;
+	struct slot *slot = bpf_map_lookup_elem(&slots, &place);
 
 	if (!slot)
 		return 0;
@@ -82,10 +84,10 @@ static __always_inline __u32 choose_least_loaded(const struct service *service)
 
 	if (a == b || !a || !b)
 		return a;
-	load_a = bpf_map_lookup_elem(&backend_loads, &a);
-	load_b = bpf_map_lookup_elem(&backend_loads, &b);
-	backend_a = bpf_map_lookup_elem(&backends, &a);
-	backend_b = bpf_map_lookup_elem(&backends, &b);
+	load_a = load_by_id(a);
+	load_b = load_by_id(b);
+	backend_a = backend_by_id(a);
+	backend_b = backend_by_id(b);
 	if (!load_a || !load_b || !backend_a || !backend_b)
 		return a;
 	return load_a->open * backend_b->weight <= load_b->open * backend_a->weight ? a : b;
@@ -120,7 +122,7 @@ static __always_inline __u32 choose_by_affinity(const struct service *service, _
 	if (now - known->last_ns > service->affinity_s * 1000000000ULL)
 		return 0;
 	id = known->backend;
-	backend = bpf_map_lookup_elem(&backends, &id);
+	backend = backend_by_id(id);
 	if (!backend || backend->service != service->id || !(backend->flags & BACKEND_ACCEPTS))
 		return 0;
 	known->last_ns = now;
@@ -138,9 +140,9 @@ static __always_inline void remember_affinity(const struct service *service, __u
 
 static __always_inline bool fill_choice(const struct service *service, __u32 id, struct choice *choice)
 {
-	struct backend *backend = bpf_map_lookup_elem(&backends, &id);
+	struct backend *backend = backend_by_id(id);
 
-	if (!backend)
+	if (!backend || backend->service != service->id)
 		return false;
 	choice->service = service->id;
 	choice->backend = id;

@@ -4,11 +4,11 @@
 #define WEFT_LIB_LOAD_H
 
 #include "../include/weft.h"
+#include "backend.h"
 
 static __always_inline void load_add(struct socket_service *socket)
 {
-	__u32 id = socket->backend;
-	struct backend_load *load = bpf_map_lookup_elem(&backend_loads, &id);
+	struct backend_load *load = load_by_id(socket->backend);
 
 	if (!load || (__sync_fetch_and_or(&socket->flags, SOCKET_COUNTED) & SOCKET_COUNTED))
 		return;
@@ -18,12 +18,11 @@ static __always_inline void load_add(struct socket_service *socket)
 
 static __always_inline void load_remove(struct socket_service *socket)
 {
-	__u32 id = socket->backend;
 	struct backend_load *load;
 
 	if (!(__sync_fetch_and_and(&socket->flags, ~SOCKET_COUNTED) & SOCKET_COUNTED))
 		return;
-	load = bpf_map_lookup_elem(&backend_loads, &id);
+	load = load_by_id(socket->backend);
 	if (load)
 		__sync_fetch_and_add(&load->open, -1);
 }

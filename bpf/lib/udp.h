@@ -8,13 +8,14 @@
 
 #include "../include/weft.h"
 #include "address.h"
+#include "backend.h"
 #include "choose.h"
 #include "connect.h"
 #include "counter.h"
 
 static __always_inline bool accepts(__u32 id)
 {
-	struct backend *backend = bpf_map_lookup_elem(&backends, &id);
+	struct backend *backend = backend_by_id(id);
 
 	return backend && (backend->flags & BACKEND_ACCEPTS);
 }

@@ -6,13 +6,14 @@
     missing_docs
 )]
 
+use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramInput};
-use weft_dataplane::bpf::BpfTable;
+use weft_dataplane::bpf::open_tables;
 use weft_dataplane::tables::{
     BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceId, ServiceKey, Slot,
-    SlotKey, Table,
+    SlotKey, Tables, WriteError,
 };
 use weft_proto::model::{LbPolicy, Protocol};
 
@@ -30,6 +31,7 @@ enum Answer {
 
 struct Kernel {
     object: Object,
+    tables: RefCell<Tables>,
 }
 
 impl Kernel {
@@ -38,18 +40,21 @@ impl Kernel {
             .open_memory(OBJECT)
             .and_then(|open| open.load())
             .expect("loading needs root and BPF: run as root");
-        Self { object }
+        let map = |name| {
+            let map = object.maps().find(|m| m.name() == name).unwrap();
+            Ok(MapHandle::try_from(&map).unwrap())
+        };
+        let tables = RefCell::new(open_tables(map).unwrap());
+        Self { object, tables }
     }
 
-    fn map(&self, name: &str) -> MapHandle {
-        let map = self.object.maps().find(|m| m.name() == name).unwrap();
-        MapHandle::try_from(&map).unwrap()
+    fn tables(&self) -> RefMut<'_, Tables> {
+        self.tables.borrow_mut()
     }
 
     /// One service of `policy` over these slots; every backend mentioned exists with weight 1.
     fn service(&self, policy: LbPolicy, affinity_seconds: u32, slots: &[(u32, u32, u32)]) {
-        let mut slot_table: BpfTable<SlotKey, Slot> =
-            BpfTable::new("slots", self.map("slots")).unwrap();
+        let mut tables = self.tables();
         let entries: Vec<_> = slots
             .iter()
             .zip(0..)
@@ -67,13 +72,12 @@ impl Kernel {
                 (key, slot)
             })
             .collect();
-        slot_table.write(&entries).unwrap();
+        tables.slots.write(&entries).unwrap();
+        drop(tables);
         for (backend, alias, _) in slots {
             self.backend(*backend, 1, true);
             self.backend(*alias, 1, true);
         }
-        let mut services: BpfTable<ServiceKey, ServiceEntry> =
-            BpfTable::new("services", self.map("services")).unwrap();
         let entry = ServiceEntry {
             id: SERVICE,
             generation: GENERATION,
@@ -81,33 +85,33 @@ impl Kernel {
             policy,
             affinity_seconds,
         };
-        services.write(&[(vip(), entry)]).unwrap();
+        self.tables().services.write(&[(vip(), entry)]).unwrap();
     }
 
     fn backend(&self, id: u32, weight: u32, accepts: bool) {
-        let mut backends: BpfTable<BackendId, BackendEntry> =
-            BpfTable::new("backends", self.map("backends")).unwrap();
+        self.backend_of(SERVICE, id, weight, accepts);
+    }
+
+    fn backend_of(&self, service: ServiceId, id: u32, weight: u32, accepts: bool) {
         let entry = BackendEntry {
             address: format!("10.1.0.{id}:{}", 8000 + id).parse().unwrap(),
-            service: SERVICE,
+            service,
             weight,
             accepts,
         };
-        backends.write(&[(BackendId(id), entry)]).unwrap();
-    }
-
-    fn load(&self, id: u32, open: u64) {
-        let mut loads: BpfTable<BackendId, BackendLoad> =
-            BpfTable::new("backend_loads", self.map("backend_loads")).unwrap();
-        loads
-            .write(&[(BackendId(id), BackendLoad { open, total: open })])
+        self.tables()
+            .backends
+            .write(&[(BackendId(id), entry)])
             .unwrap();
     }
 
+    fn load(&self, id: u32, open: u64) {
+        let load = BackendLoad { open, total: open };
+        self.tables().loads.write(&[(BackendId(id), load)]).unwrap();
+    }
+
     fn cursor(&self) {
-        let mut cursors: BpfTable<ServiceId, u64> =
-            BpfTable::new("cursors", self.map("cursors")).unwrap();
-        cursors.write(&[(SERVICE, 0)]).unwrap();
+        self.tables().cursors.write(&[(SERVICE, 0)]).unwrap();
     }
 
     fn choose_for(&self, key: ServiceKey, client: u64) -> Answer {
@@ -194,17 +198,38 @@ fn a_service_without_slots_refuses() {
 }
 
 #[test]
-fn slots_that_are_gone_are_retried_and_then_refused() {
+fn a_backend_that_is_gone_is_not_chosen() {
     let kernel = Kernel::new();
     kernel.service(LbPolicy::Random, 0, &[(1, 1, ALWAYS)]);
-    let mut slots: BpfTable<SlotKey, Slot> = BpfTable::new("slots", kernel.map("slots")).unwrap();
-    slots
-        .delete(&[SlotKey {
-            service: SERVICE,
-            generation: GENERATION,
-            index: 0,
-        }])
-        .unwrap();
+    kernel.tables().backends.delete(&[BackendId(1)]).unwrap();
+    assert_eq!(kernel.choose(1), Answer::NoBackend);
+}
+
+#[test]
+fn slots_given_to_another_service_are_not_used() {
+    let kernel = Kernel::new();
+    kernel.service(LbPolicy::Random, 0, &[(1, 1, ALWAYS)]);
+    kernel.backend_of(ServiceId(8), 1, 1, true);
+    assert_eq!(kernel.choose(1), Answer::NoBackend);
+}
+
+#[test]
+fn a_place_given_to_another_backend_is_not_used() {
+    let kernel = Kernel::new();
+    kernel.service(LbPolicy::Random, 0, &[(1, 1, ALWAYS)]);
+    let mut tables = kernel.tables();
+    let next = BackendId(1 + tables.backends.capacity() as u32);
+    assert!(!tables.backends.is_free(&next));
+    let entry = tables.backends.get(&BackendId(1)).unwrap().unwrap();
+    let taken = tables.backends.write(&[(next, entry)]);
+    assert!(
+        matches!(taken, Err(WriteError::Full { written: 0, .. })),
+        "{taken:?}"
+    );
+    tables.backends.delete(&[BackendId(1)]).unwrap();
+    tables.backends.write(&[(next, entry)]).unwrap();
+    assert_eq!(tables.backends.entries().unwrap(), [(next, entry)]);
+    drop(tables);
     assert_eq!(kernel.choose(1), Answer::NoBackend);
 }
 

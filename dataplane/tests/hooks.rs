@@ -56,19 +56,26 @@ impl Kernel {
                 .unwrap();
         }
         self.tables.cursors.write(&[(service, 0)]).unwrap();
-        for ((backend, _), index) in ids.zip(backends).zip(0..) {
-            let key = SlotKey {
-                service,
-                generation: Generation(1),
-                index,
-            };
-            let slot = Slot {
-                backend,
-                alias: backend,
-                threshold: u32::MAX,
-            };
-            self.tables.slots.write(&[(key, slot)]).unwrap();
-        }
+        let slots: Vec<_> = ids
+            .zip(backends)
+            .zip(0..)
+            .map(|((backend, _), index)| {
+                let key = SlotKey {
+                    service,
+                    generation: Generation(1),
+                    index,
+                };
+                (
+                    key,
+                    Slot {
+                        backend,
+                        alias: backend,
+                        threshold: u32::MAX,
+                    },
+                )
+            })
+            .collect();
+        self.tables.slots.write(&slots).unwrap();
         let entry = ServiceEntry {
             id: service,
             generation: Generation(1),

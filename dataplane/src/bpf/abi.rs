@@ -22,7 +22,6 @@ macro_rules! abi {
 abi!(
     types::service_key,
     types::service,
-    types::slot_key,
     types::slot,
     types::backend,
     types::backend_load,

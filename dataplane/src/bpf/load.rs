@@ -12,6 +12,9 @@ use super::{BpfError, PinDir};
 /// Sizes that differ from those in `bpf/include/maps.h`: map name to entries.
 pub type MapSizes = BTreeMap<String, u32>;
 
+const BACKENDS: &str = "backends";
+const LOADS: &str = "backend_loads";
+
 /// The loaded programs and their maps.
 pub struct Loaded {
     pub(super) skel: WeftSkel<'static>,
@@ -34,6 +37,10 @@ pub fn load(pins: &PinDir, sizes: &MapSizes) -> Result<Loaded, BpfError> {
         .open(storage)
         .map_err(failed("opening the BPF object"))?;
     let warnings = prepare_maps(open.open_object_mut(), pins, sizes)?;
+    let backends = open.maps.backends.max_entries();
+    if let Some(settings) = open.maps.rodata_data.as_deref_mut() {
+        settings.backend_capacity = backends;
+    }
     let skel = open.load().map_err(failed("loading the BPF programs"))?;
     Ok(Loaded {
         skel,
@@ -66,6 +73,9 @@ fn prepare_maps(
     pins: &PinDir,
     sizes: &MapSizes,
 ) -> Result<Vec<String>, BpfError> {
+    if sizes.contains_key(LOADS) {
+        return Err(BpfError::SizedTogether(LOADS, BACKENDS));
+    }
     let mut unknown: Vec<&String> = sizes.keys().collect();
     let mut warnings = Vec::new();
     for mut map in object.maps_mut() {

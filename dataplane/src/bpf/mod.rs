@@ -4,6 +4,8 @@
 //! outlive the agent and the next one finds them.
 
 mod abi;
+mod arena;
+mod array;
 mod attach;
 mod cleanup;
 mod counters;
@@ -11,16 +13,19 @@ mod load;
 mod open;
 mod pin;
 mod skel;
+mod slots;
 mod table;
 
 pub use attach::{Attachment, attach};
 pub use cleanup::{CleanupReport, cleanup};
 pub use counters::Counters;
 pub use load::{Loaded, MapSizes, load, trial_load};
+pub use open::open_tables;
 pub use pin::{PinDir, PinError};
 pub use table::BpfTable;
 
 pub(crate) use abi::{Record, from_bytes};
+pub(crate) use array::Placed;
 pub(crate) use cleanup::retire_others;
 pub(crate) use skel::types;
 
@@ -57,6 +62,9 @@ pub enum BpfError {
     /// A size for, or use of, a map that is not there.
     #[error("there is no map {0:?}: `weft status` lists them (--map-size NAME=ENTRIES)")]
     UnknownMap(String),
+    /// A size for a map that has another's.
+    #[error("map {0} is always as large as map {1}: size that one (--map-size {1}=ENTRIES)")]
+    SizedTogether(&'static str, &'static str),
     /// A thread of the agent's.
     #[error("no thread can be started: {0}")]
     Thread(std::io::Error),

@@ -5,34 +5,43 @@ use std::os::fd::AsFd;
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{IterOpts, Link, MapHandle, ProgramMut};
 
+use super::array::PlaceTable;
 use super::load::failed;
-use super::{BpfError, BpfTable, Counters, Loaded, Record};
+use super::slots::service_tables;
+use super::{BpfError, BpfTable, Counters, Loaded};
 use crate::close::{Closer, Destroyer, Finder};
 use crate::doctor;
-use crate::tables::{BackendId, Table, Tables};
+use crate::tables::{AllocatedIds, BackendEntry, BackendId, BackendLoad, Table, Tables};
+
+/// The service load balancer's tables over the maps that `map` gives by name.
+///
+/// # Errors
+/// When a map is missing, of another layout, or cannot be read.
+pub fn open_tables(
+    map: impl Fn(&'static str) -> Result<MapHandle, BpfError>,
+) -> Result<Tables, BpfError> {
+    let ids = BpfTable::<u32, AllocatedIds>::new("ids", map("ids")?)?;
+    let next = ids.get(&0)?.map_or(0, |ids| ids.next_backend);
+    let (services, slots) = service_tables(map("services")?, map("slots")?)?;
+    let backends = PlaceTable::<BackendEntry>::new("backends", map("backends")?, next)?;
+    let loads = PlaceTable::<BackendLoad>::new("backend_loads", map("backend_loads")?, next)?;
+    Ok(Tables {
+        services: Box::new(services),
+        slots: Box::new(slots),
+        backends: Box::new(backends),
+        loads: Box::new(loads),
+        cursors: Box::new(BpfTable::new("cursors", map("cursors")?)?),
+        ids: Box::new(ids),
+    })
+}
 
 impl Loaded {
     /// The service load balancer's tables.
     ///
     /// # Errors
-    /// When a map is missing or of another layout.
+    /// When a map is missing, of another layout, or cannot be read.
     pub fn tables(&self) -> Result<Tables, BpfError> {
-        Ok(Tables {
-            services: self.table("services")?,
-            slots: self.table("slots")?,
-            backends: self.table("backends")?,
-            loads: self.table("backend_loads")?,
-            cursors: self.table("cursors")?,
-            ids: self.table("ids")?,
-        })
-    }
-
-    fn table<K, V>(&self, name: &'static str) -> Result<Box<dyn Table<K, V>>, BpfError>
-    where
-        K: Record + Copy + Send + 'static,
-        V: Record + Copy + Send + 'static,
-    {
-        Ok(Box::new(BpfTable::new(name, self.map(name)?)?))
+        open_tables(|name| self.map(name))
     }
 
     /// The kernel's counters.
@@ -58,8 +67,8 @@ impl Loaded {
         } else {
             Destroyer::Netlink
         };
-        let closing = self.table::<BackendId, u8>("closing")?;
-        Closer::start(closing, finder, destroyer).map_err(BpfError::Thread)
+        let closing = BpfTable::<BackendId, u8>::new("closing", self.map("closing")?)?;
+        Closer::start(Box::new(closing), finder, destroyer).map_err(BpfError::Thread)
     }
 
     fn iterator(&mut self, name: &str, map: Option<&MapHandle>) -> Result<Link, BpfError> {

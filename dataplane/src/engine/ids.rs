@@ -37,7 +37,11 @@ impl Ids {
         Ok(Self {
             wrapped: highest_service >= next.next_service || highest_backend >= next.next_backend,
             next,
-            persisted: stored,
+            // Fresh tables: nothing was given out, so there is nothing to store.
+            persisted: match (highest_service, highest_backend) {
+                (0, 0) if stored == AllocatedIds::default() => next,
+                _ => stored,
+            },
             returned: Vec::new(),
         })
     }
@@ -52,17 +56,23 @@ impl Ids {
         }
     }
 
-    /// A backend id that is in no table.
+    /// A backend id whose places in the tables are free. When there is none, one whose places are taken: writing it will say
+    /// that the table is full.
     pub(super) fn backend(&mut self, tables: &Tables) -> BackendId {
-        if let Some(id) = self.returned.pop() {
-            return id;
-        }
-        loop {
-            let id = BackendId(step(&mut self.next.next_backend, &mut self.wrapped));
-            if !self.wrapped || !in_use(tables, id) {
+        while let Some(id) = self.returned.pop() {
+            if is_free(tables, id) {
                 return id;
             }
         }
+        let places = tables.backends.capacity().max(1);
+        let mut id = BackendId(0);
+        for _ in 0..places {
+            id = BackendId(step(&mut self.next.next_backend, &mut self.wrapped));
+            if is_free(tables, id) {
+                break;
+            }
+        }
+        id
     }
 
     /// Takes ids back that were written nowhere, or only to entries that nothing pointed to and that are deleted.
@@ -92,7 +102,6 @@ fn step(next: &mut u32, wrapped: &mut bool) -> u32 {
     id
 }
 
-/// A table that cannot be read counts as in use: passing over an id costs nothing.
-fn in_use(tables: &Tables, id: BackendId) -> bool {
-    !matches!(tables.backends.get(&id), Ok(None)) || !matches!(tables.loads.get(&id), Ok(None))
+fn is_free(tables: &Tables, id: BackendId) -> bool {
+    tables.backends.is_free(&id) && tables.loads.is_free(&id)
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{BackendEntry, BackendId, BackendLoad, ServiceId, address};
-use crate::bpf::{Record, types};
+use crate::bpf::{Placed, Record, types};
 
 impl Record for BackendId {
     type Raw = u32;
@@ -19,43 +19,72 @@ impl Record for BackendId {
 
 const ACCEPTS: u16 = types::backend_flags::BACKEND_ACCEPTS.0 as u16;
 
-impl Record for BackendEntry {
-    type Raw = types::backend;
+impl Record for types::backend {
+    type Raw = Self;
 
-    fn to_raw(&self) -> Self::Raw {
-        types::backend {
-            addr: address::to_raw(self.address.ip()),
-            port: self.address.port().to_be(),
-            flags: if self.accepts { ACCEPTS } else { 0 },
-            service: self.service.0,
-            weight: self.weight,
-        }
+    fn to_raw(&self) -> Self {
+        *self
     }
 
-    fn from_raw(raw: Self::Raw) -> Option<Self> {
-        Some(Self {
-            address: SocketAddr::new(address::from_raw(raw.addr), u16::from_be(raw.port)),
-            service: ServiceId(raw.service),
-            weight: raw.weight,
-            accepts: raw.flags & ACCEPTS != 0,
-        })
+    fn from_raw(raw: Self) -> Option<Self> {
+        Some(raw)
     }
 }
 
-impl Record for BackendLoad {
-    type Raw = types::backend_load;
+impl Placed for BackendEntry {
+    type Cell = types::backend;
 
-    fn to_raw(&self) -> Self::Raw {
-        types::backend_load {
-            open: self.open,
-            total: self.total,
+    fn to_cell(self, id: BackendId) -> Self::Cell {
+        types::backend {
+            addr: address::to_raw(self.address.ip()),
+            id: id.0,
+            service: self.service.0,
+            weight: self.weight,
+            port: self.address.port().to_be(),
+            flags: if self.accepts { ACCEPTS } else { 0 },
         }
     }
 
-    fn from_raw(raw: Self::Raw) -> Option<Self> {
-        Some(Self {
-            open: raw.open,
-            total: raw.total,
-        })
+    fn from_cell(cell: Self::Cell) -> Option<(BackendId, Self)> {
+        let entry = Self {
+            address: SocketAddr::new(address::from_raw(cell.addr), u16::from_be(cell.port)),
+            service: ServiceId(cell.service),
+            weight: cell.weight,
+            accepts: cell.flags & ACCEPTS != 0,
+        };
+        (cell.id != 0).then_some((BackendId(cell.id), entry))
+    }
+}
+
+impl Record for types::backend_load {
+    type Raw = Self;
+
+    fn to_raw(&self) -> Self {
+        *self
+    }
+
+    fn from_raw(raw: Self) -> Option<Self> {
+        Some(raw)
+    }
+}
+
+impl Placed for BackendLoad {
+    type Cell = types::backend_load;
+
+    fn to_cell(self, id: BackendId) -> Self::Cell {
+        types::backend_load {
+            open: self.open,
+            total: self.total,
+            id: id.0,
+            pad: 0,
+        }
+    }
+
+    fn from_cell(cell: Self::Cell) -> Option<(BackendId, Self)> {
+        let load = Self {
+            open: cell.open,
+            total: cell.total,
+        };
+        (cell.id != 0).then_some((BackendId(cell.id), load))
     }
 }

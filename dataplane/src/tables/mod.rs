@@ -48,6 +48,11 @@ pub trait Table<K, V>: Send {
 
     /// The most entries it can hold.
     fn capacity(&self) -> usize;
+
+    /// Whether a new entry under `key` would stand in nobody's way. A table that cannot be read has no room.
+    fn is_free(&self, key: &K) -> bool {
+        matches!(self.get(key), Ok(None))
+    }
 }
 
 /// A map operation that the kernel refused.
@@ -84,7 +89,8 @@ pub enum WriteError {
 pub struct Tables {
     /// What clients connect to.
     pub services: Box<dyn Table<ServiceKey, ServiceEntry>>,
-    /// Each service's choices.
+    /// Each service's choices. A set, that is all slots of one service and generation, is written in one call, index by index
+    /// from 0, and deleted as a whole.
     pub slots: Box<dyn Table<SlotKey, Slot>>,
     /// Where connections go.
     pub backends: Box<dyn Table<BackendId, BackendEntry>>,

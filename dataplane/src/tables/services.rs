@@ -48,6 +48,7 @@ impl Record for ServiceEntry {
         types::service {
             id: self.id.0,
             generation: self.generation.0,
+            base: 0,
             slots: self.slots,
             policy,
             affinity_s: self.affinity_seconds,

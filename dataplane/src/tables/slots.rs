@@ -1,27 +1,7 @@
-//! Map `slots`: (service id, generation, index) to the backend or its alias.
+//! Map `slots`: where a slot leads.
 
-use super::{BackendId, Generation, ServiceId, Slot, SlotKey};
+use super::{BackendId, Slot};
 use crate::bpf::{Record, types};
-
-impl Record for SlotKey {
-    type Raw = types::slot_key;
-
-    fn to_raw(&self) -> Self::Raw {
-        types::slot_key {
-            service: self.service.0,
-            generation: self.generation.0,
-            index: self.index,
-        }
-    }
-
-    fn from_raw(raw: Self::Raw) -> Option<Self> {
-        Some(Self {
-            service: ServiceId(raw.service),
-            generation: Generation(raw.generation),
-            index: raw.index,
-        })
-    }
-}
 
 impl Record for Slot {
     type Raw = types::slot;
