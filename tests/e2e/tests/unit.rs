@@ -1,14 +1,16 @@
 //! The systemd unit in `deploy/systemd` leaves the agent the capabilities that it needs.
 
-use std::fs;
-use std::time::Duration;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use weft_e2e::Result;
 use weft_e2e::mesh::{PORT, TARGET, vip_addresses, vips};
 use weft_e2e::wait::{LONG, eventually};
+use weft_lab::client::HOLDING;
 use weft_lab::manifest::{ServiceManifest, ServicePort};
-use weft_lab::{Lab, PodSpec, ServeOptions, tools, weft};
+use weft_lab::probe::Held;
+use weft_lab::{GetOptions, Lab, PodSpec, ServeOptions, tools, weft};
 
 /// The unit's capabilities, as setpriv wants them: everything else is out of reach for good.
 fn bounding_set() -> Result<String> {
@@ -59,14 +61,27 @@ fn the_units_capabilities_are_enough() -> Result {
         process.stderr()
     );
 
-    // Translating, and entering a pod's namespace to close what is open there.
+    // Translating, and entering the namespace of another user's process to close what is open there.
     let _server = lab.pod("a")?.serve(&ServeOptions::tcp(TARGET))?;
+    let open = tempfile::tempdir_in("/var/tmp")?;
+    fs::set_permissions(open.path(), Permissions::from_mode(0o755))?;
+    let probe = open.path().join("probe");
+    fs::copy(tools::probe()?, &probe)?;
     let client = lab.pod("client")?;
-    let hold = eventually(LONG, || {
-        Ok(client.hold(vips(0)[0], false, Duration::from_secs(8))?)
+    eventually(LONG, || {
+        let attempts = client.get(vips(0)[0], &GetOptions::tcp(1))?;
+        ensure!(attempts.iter().all(|a| a.ok()), "{attempts:?}");
+        Ok(())
     })?;
+    let launch =
+        client
+            .command("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    let launch = launch.arg(&probe).arg("hold").arg(vips(0)[0].to_string());
+    let mut hold = launch.args(["--for", "8000"]).spawn()?;
+    hold.wait_for_line(HOLDING, LONG)?;
     lab.manifests().remove("pod-a")?;
-    let held = hold.finish()?;
+    let held: Held = hold.finish(LONG)?.success()?.json()?;
     assert!(held.broken, "{held:?}; {}", process.stderr());
     Ok(())
 }
