@@ -20,7 +20,7 @@ pub(crate) use look::{CleanupArgs, DoctorArgs, ListArgs, OutputFormat, RunDir, S
 pub(crate) use map_size::MapSize;
 pub(crate) use remote::RemoteAgentArgs;
 
-/// Sidecarless service mesh: services, load balancing and policy in the kernel, by eBPF.
+/// Sidecarless service mesh: services and load balancing in the kernel, by eBPF.
 ///
 /// Every option is also a variable (--run-dir is WEFT_RUN_DIR) and a key of the file that --config names
 /// (run-dir: /run/weft). The command line wins over variables, variables over the file, the file over defaults.
