@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+/// Last character of a delta response's `system_version_info` when more of the same type follows at once. The protocol has no
+/// word for this; servers may use the field as they like, and one that never says it is taken to have sent all.
+pub const MORE_FOLLOWS: char = '+';
+
 /// A resource type this mesh speaks.
 ///
 /// See <https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol>.

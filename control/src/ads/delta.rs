@@ -8,7 +8,7 @@ use weft_proto::envoy::envoy::config::core::v3::ControlPlane;
 use weft_proto::envoy::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource,
 };
-use weft_proto::resource::ResourceType;
+use weft_proto::resource::{MORE_FOLLOWS, ResourceType};
 
 use super::history::History;
 use super::nack::Nacks;
@@ -79,8 +79,7 @@ impl DeltaSession {
             .get(&resource_type)
             .is_some_and(|s| s.owes_upserts() || s.owes_removals());
         DeltaDiscoveryResponse {
-            // The protocol has no word for "more of this follows"; this field is free for the server to use.
-            system_version_info: format!("{}{}", snapshot.time(), if more { "+" } else { "" }),
+            system_version_info: version_info(snapshot, more),
             resources: chunk
                 .resources
                 .into_iter()
@@ -98,6 +97,12 @@ impl DeltaSession {
             ..DeltaDiscoveryResponse::default()
         }
     }
+}
+
+fn version_info(snapshot: &Snapshot, more: bool) -> String {
+    let mut info = snapshot.time().to_string();
+    info.extend(more.then_some(MORE_FOLLOWS));
+    info
 }
 
 impl Session for DeltaSession {

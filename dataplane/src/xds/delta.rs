@@ -8,7 +8,7 @@ use weft_proto::envoy::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse,
     aggregated_discovery_service_client::AggregatedDiscoveryServiceClient,
 };
-use weft_proto::resource::ResourceType;
+use weft_proto::resource::{MORE_FOLLOWS, ResourceType};
 
 use super::ack::error_detail;
 use super::decode::{self, Decoded};
@@ -88,6 +88,10 @@ impl Protocol for Delta {
 
     fn version(_: &Self::Response) -> &str {
         ""
+    }
+
+    fn more_follows(response: &Self::Response) -> bool {
+        response.system_version_info.ends_with(MORE_FOLLOWS)
     }
 
     fn size(response: &Self::Response) -> usize {

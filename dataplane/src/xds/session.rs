@@ -48,6 +48,10 @@ pub(super) trait Protocol: 'static {
     fn type_url(response: &Self::Response) -> &str;
     fn nonce(response: &Self::Response) -> &str;
     fn version(response: &Self::Response) -> &str;
+    /// Whether this is part of an answer that goes on in the next response.
+    fn more_follows(_: &Self::Response) -> bool {
+        false
+    }
     /// Resources in it.
     fn size(response: &Self::Response) -> usize;
     fn decode(
@@ -142,6 +146,7 @@ impl Session<'_> {
         };
         let nonce = P::nonce(&response).to_owned();
         let version = P::version(&response).to_owned();
+        let more_follows = P::more_follows(&response);
         let decoded = decode::<P>(resource_type, response, pool).await;
         let (applied, count) = self.apply(resource_type, decoded).await?;
         self.metrics
@@ -149,7 +154,9 @@ impl Session<'_> {
         self.status.update(|s| {
             s.received.insert(resource_type, nonce.clone());
         });
-        self.memory.answered.insert(resource_type);
+        if !more_follows {
+            self.memory.answered.insert(resource_type);
+        }
         self.change_subscriptions::<P>(&applied, requests).await?;
         log_rejections(resource_type, &applied.rejected);
         // Without a nonce there is nothing to refer to.

@@ -100,6 +100,24 @@ async fn resumes_with_the_versions_that_it_holds() {
 }
 
 #[tokio::test]
+async fn an_answer_in_parts_is_complete_with_its_last() {
+    let mut site = Site::with(true, |c| c.optional_wait = Duration::ZERO);
+    let mut stream = site.delta().await;
+    stream.hear_subscriptions(4).await;
+    stream.say(response(ResourceType::Cluster, "c")).await;
+    assert_eq!(stream.hear_ack("c").await, None);
+    let mut part = response(ResourceType::Listener, "l1");
+    part.system_version_info = "7+".into();
+    stream.say(part.clone()).await;
+    assert_eq!(stream.hear_ack("l1").await, None);
+    assert!(!site.status.snapshot().synced, "more is to come");
+    part.system_version_info = "7".into();
+    part.nonce = "l2".into();
+    stream.say(part).await;
+    site.until("synced", |s| s.status.snapshot().synced).await;
+}
+
+#[tokio::test]
 async fn endpoints_that_never_come_count_as_empty() {
     let wait = Duration::from_millis(300);
     let mut site = Site::with(true, |c| c.endpoints_wait = wait);
