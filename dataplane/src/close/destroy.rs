@@ -28,8 +28,6 @@ pub struct DestroyError {
     source: io::Error,
 }
 
-pub(super) const TCP: u16 = 6;
-
 impl Destroyer {
     /// Destroys these sockets; returns what went wrong. A namespace that is gone took its sockets with it.
     pub fn destroy(&self, found: &[ClosingSocket]) -> Vec<DestroyError> {
@@ -53,10 +51,10 @@ impl Destroyer {
     fn destroy_here(&self, sockets: &[&ClosingSocket]) -> io::Result<()> {
         match self {
             Self::Iterators { tcp, udp } => {
-                if sockets.iter().any(|s| s.protocol == TCP) {
+                if sockets.iter().any(|s| s.is_tcp()) {
                     run(tcp)?;
                 }
-                if sockets.iter().any(|s| s.protocol != TCP) {
+                if sockets.iter().any(|s| !s.is_tcp()) {
                     run(udp)?;
                 }
                 Ok(())

@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::net::SocketAddr;
 
 use libbpf_rs::{Iter, Link};
+use weft_proto::model::Protocol;
 
 use crate::bpf::{from_bytes, types};
 use crate::tables::address;
@@ -21,6 +22,12 @@ pub struct ClosingSocket {
     pub protocol: u16,
     /// Inode number of its network namespace.
     pub netns: u32,
+}
+
+impl ClosingSocket {
+    pub(super) fn is_tcp(&self) -> bool {
+        self.protocol == u16::from(Protocol::Tcp.number())
+    }
 }
 
 /// The iterator over socket storage.

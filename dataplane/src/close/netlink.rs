@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
 };
+use weft_proto::model::Protocol;
 
 use super::ClosingSocket;
-use super::destroy::TCP;
 
 const SOCK_DESTROY: u16 = 21;
 const NLM_F_REQUEST: u16 = 1;
@@ -50,7 +50,7 @@ pub(crate) fn probe() -> io::Result<()> {
         local: nowhere,
         remote: nowhere,
         family: AF_INET,
-        protocol: TCP,
+        protocol: Protocol::Tcp.number().into(),
         netns: 0,
     }])
 }
