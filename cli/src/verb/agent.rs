@@ -38,7 +38,15 @@ pub(super) async fn start(
             path.display()
         );
     }
-    agent::run(config(args, control)?, drain).await?;
+    let config = config(args, control)?;
+    tracing::info!(
+        "agent of node {} loads its programs; cgroup {}, pins {}, run directory {}",
+        config.node,
+        config.cgroup.display(),
+        config.bpffs.display(),
+        config.run_dir.display()
+    );
+    agent::run(config, drain).await?;
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! A lab whose nodes run `weft up`.
 
+use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, anyhow, ensure};
@@ -40,13 +41,14 @@ impl Mesh {
     pub fn start_with(builder: LabBuilder, options: &WeftOptions) -> Result<Self> {
         let lab = builder.build()?;
         lab.publish()?;
-        let wefts = lab
+        let mut wefts = lab
             .nodes()
             .iter()
             .map(|node| Weft::up(node, lab.manifests(), options.clone()))
             .collect::<Result<Vec<_>, _>>()?;
-        for weft in &wefts {
-            weft.wait_ready(LONG)?;
+        for weft in &mut wefts {
+            let ready = weft.wait_ready(LONG);
+            ready.with_context(|| kernel_stacks(weft.process().pid()))?;
         }
         Ok(Self {
             servers: Vec::new(),
@@ -167,6 +169,22 @@ impl Mesh {
         let weft = self.wefts.iter().find(|weft| weft.node().name() == node);
         status(weft.with_context(|| format!("no node {node}"))?)
     }
+}
+
+/// Where each thread of a process stands in the kernel: what a hang without a word waits for.
+fn kernel_stacks(pid: u32) -> String {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let stacks = threads.map(|thread| {
+        let read = |file: &str| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        format!("{}{}", read("comm"), read("stack"))
+    });
+    format!(
+        "threads of {pid}:\n{}",
+        stacks.collect::<Vec<_>>().join("\n")
+    )
 }
 
 /// The status of an agent as JSON, ready or not.
