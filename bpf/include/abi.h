@@ -63,10 +63,11 @@ enum backend_flags {
 	BACKEND_ACCEPTS = 1, /* in its service's current slots: clients bound to it by affinity or an open UDP flow may stay */
 };
 
+/* `id` stands first, as the kernel copies array elements from their beginning: see fill_choice(). */
 struct backend {
-	struct weft_addr addr;
 	__u32 id;      /* never 0; 0 is a free place */
 	__u32 service; /* service id */
+	struct weft_addr addr;
 	__u32 weight;
 	__be16 port;
 	__u16 flags; /* enum backend_flags */

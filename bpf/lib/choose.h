@@ -138,6 +138,10 @@ static __always_inline void remember_affinity(const struct service *service, __u
 	bpf_map_update_elem(&affinities, &key, &value, BPF_ANY);
 }
 
+/*
+ * The agent may give the place to another backend while its address is copied here. It writes the id before the address, so an id
+ * that is still the same afterwards says that the address was this backend's.
+ */
 static __always_inline bool fill_choice(const struct service *service, __u32 id, struct choice *choice)
 {
 	struct backend *backend = backend_by_id(id);
@@ -148,7 +152,8 @@ static __always_inline bool fill_choice(const struct service *service, __u32 id,
 	choice->backend = id;
 	choice->addr = backend->addr;
 	choice->port = backend->port;
-	return true;
+	barrier();
+	return *(volatile __u32 *)&backend->id == id;
 }
 
 static __always_inline bool choose_once(const struct service *service, __u64 client, struct choice *choice)

@@ -1,6 +1,7 @@
 //! Numbers in the OpenMetrics text format, and the HTTP server that shows them.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -75,10 +76,10 @@ pub struct Metrics {
     rejected: Family<TypeLabel, Gauge>,
     map_entries: Family<MapLabel, Gauge>,
     map_capacity: Family<MapLabel, Gauge>,
-    map_full: Family<MapLabel, Gauge>,
+    map_full: Family<MapLabel, Counter>,
     open: Family<ServiceLabel, Gauge>,
-    total: Family<ServiceLabel, Gauge>,
-    kernel: Family<CounterLabel, Gauge>,
+    total: Family<ServiceLabel, Counter>,
+    kernel: Family<CounterLabel, Counter>,
 }
 
 impl fmt::Debug for Metrics {
@@ -150,11 +151,11 @@ impl Metrics {
             self.map_capacity.clone(),
         );
         let help = "Writes refused because the map was full, since the agent started";
-        r.register("map_full_events", help, self.map_full.clone());
+        r.register("map_full", help, self.map_full.clone());
         let help = "Connections to backends of the service now (the first services by name only)";
         r.register("service_connections_open", help, self.open.clone());
         let help = "Connections to backends of the service ever (the first services by name only)";
-        r.register("service_connections_ever", help, self.total.clone());
+        r.register("service_connections", help, self.total.clone());
         let help = "What kernel programs have counted since their maps were made";
         r.register("kernel_events", help, self.kernel.clone());
     }
@@ -195,7 +196,7 @@ impl Metrics {
             let label = MapLabel { map: map.clone() };
             set(&self.map_entries, &label, *entries);
             set(&self.map_capacity, &label, *capacity);
-            set(&self.map_full, &label, *full);
+            count(&self.map_full, &label, *full);
         }
         // Services come and go: no series of one that is gone.
         self.open.clear();
@@ -204,11 +205,11 @@ impl Metrics {
             let (service, port) = (service.clone(), port.clone());
             let label = ServiceLabel { service, port };
             set(&self.open, &label, *open);
-            set(&self.total, &label, *total);
+            count(&self.total, &label, *total);
         }
         for (name, value) in &snapshot.counters {
             let counter = (*name).to_owned();
-            set(&self.kernel, &CounterLabel { counter }, *value);
+            count(&self.kernel, &CounterLabel { counter }, *value);
         }
     }
 }
@@ -225,6 +226,15 @@ where
 {
     let value = i64::try_from(value).unwrap_or(i64::MAX);
     family.get_or_create(label).set(value);
+}
+
+/// Shows a count that is kept elsewhere.
+fn count<L>(family: &Family<L, Counter>, label: &L, value: u64)
+where
+    L: Clone + Eq + std::hash::Hash,
+{
+    let counter = family.get_or_create(label);
+    counter.inner().store(value, Ordering::Relaxed);
 }
 
 #[cfg(test)]
@@ -246,8 +256,9 @@ mod tests {
         for line in [
             "weft_control_connected 1",
             "weft_map_entries{map=\"slots\"} 5",
-            "weft_map_full_events{map=\"slots\"} 1",
-            "weft_kernel_events{counter=\"refused\"} 4",
+            "weft_map_full_total{map=\"slots\"} 1",
+            "weft_kernel_events_total{counter=\"refused\"} 4",
+            "weft_service_connections_total{service=\"shop/cart\",port=\"http\"} 7",
             "weft_service_connections_open{service=\"shop/cart\",port=\"http\"} 2",
             "weft_sync_apply_seconds_bucket{le=\"0.0001\",type=\"Listener\"} 0",
             "weft_sync_apply_seconds_bucket{le=\"0.00025\",type=\"Listener\"} 1",

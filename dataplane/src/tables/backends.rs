@@ -36,9 +36,9 @@ impl Placed for BackendEntry {
 
     fn to_cell(self, id: BackendId) -> Self::Cell {
         types::backend {
-            addr: address::to_raw(self.address.ip()),
             id: id.0,
             service: self.service.0,
+            addr: address::to_raw(self.address.ip()),
             weight: self.weight,
             port: self.address.port().to_be(),
             flags: if self.accepts { ACCEPTS } else { 0 },

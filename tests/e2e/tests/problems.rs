@@ -293,7 +293,7 @@ fn a_full_map_is_said_and_what_fits_keeps_working() -> Result {
     let metrics = metrics(&mesh)?;
     let full = metrics
         .lines()
-        .find(|l| l.starts_with("weft_map_full_events{map=\"backends\"}"));
+        .find(|l| l.starts_with("weft_map_full_total{map=\"backends\"}"));
     let count = full.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
     assert!(count > Some(0), "{metrics}");
     assert!(reaches(&mesh, 0)?);
