@@ -9,21 +9,17 @@
 
 extern int bpf_sock_destroy(struct sock_common *sk) __ksym __weak;
 
-static __always_inline bool is_closing(struct sock_common *sk)
+static __always_inline void close_if_leaving(struct sock_common *sk, const struct socket_service *socket)
 {
-	struct socket_service *socket = bpf_sk_storage_get(&sockets, sk, NULL, 0);
 	__u32 backend;
 
 	if (!socket)
-		return false;
+		return;
 	backend = socket->backend;
-	return bpf_map_lookup_elem(&closing, &backend) != NULL;
-}
-
-static __always_inline void close_socket(struct sock_common *sk)
-{
+	if (!bpf_map_lookup_elem(&closing, &backend))
+		return;
 	/* The guard lets the verifier drop the call on older kernels, where the agent does not run this. */
-	if (is_closing(sk) && bpf_ksym_exists(bpf_sock_destroy) && !bpf_sock_destroy(sk))
+	if (bpf_ksym_exists(bpf_sock_destroy) && !bpf_sock_destroy(sk))
 		count(COUNTER_SOCKETS_CLOSED);
 }
 
@@ -31,9 +27,12 @@ SEC("iter/tcp")
 int weft_close_tcp(struct bpf_iter__tcp *ctx)
 {
 	struct sock_common *sk = ctx->sk_common;
+	__u64 cookie;
 
-	if (sk)
-		close_socket(sk);
+	if (!sk)
+		return 0;
+	cookie = bpf_get_socket_cookie(sk);
+	close_if_leaving(sk, bpf_map_lookup_elem(&connections, &cookie));
 	return 0;
 }
 
@@ -43,7 +42,7 @@ int weft_close_udp(struct bpf_iter__udp *ctx)
 	struct sock_common *sk = (struct sock_common *)ctx->udp_sk;
 
 	if (sk)
-		close_socket(sk);
+		close_if_leaving(sk, bpf_sk_storage_get(&sockets, sk, NULL, 0));
 	return 0;
 }
 

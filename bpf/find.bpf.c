@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * Finds the sockets connected to a backend that is going away, in whichever network namespace: one pass over the sockets that
- * remember a service, no other. Reports them as struct closing_socket.
+ * Finds the sockets connected to a backend that is going away, in whichever network namespace: one pass over those that remember a
+ * service, no other. Reports them as struct closing_socket.
  */
 #include "include/weft.h"
 #include "include/export.h"
@@ -9,6 +9,33 @@
 #include "lib/address.h"
 
 #define AF_INET6 10
+
+static __always_inline bool is_closing(const struct socket_service *socket)
+{
+	__u32 backend = socket->backend;
+
+	return bpf_map_lookup_elem(&closing, &backend) != NULL;
+}
+
+SEC("iter/bpf_map_elem")
+int weft_find_tcp(struct bpf_iter__bpf_map_elem *ctx)
+{
+	struct socket_service *socket = ctx->value;
+	struct closing_socket found = { .protocol = IPPROTO_TCP };
+
+	/* Without a namespace its SYN has not left yet: a later pass finds it. */
+	if (!socket || !socket->netns || !is_closing(socket))
+		return 0;
+	found.backend = socket->backend;
+	found.family = socket->family;
+	found.netns = socket->netns;
+	found.local = socket->local;
+	found.local_port = socket->local_port;
+	found.remote = socket->addr;
+	found.remote_port = socket->port;
+	bpf_seq_write(ctx->meta->seq, &found, sizeof(found));
+	return 0;
+}
 
 static __always_inline struct weft_addr copy_v6(const struct in6_addr *from)
 {
@@ -19,21 +46,16 @@ static __always_inline struct weft_addr copy_v6(const struct in6_addr *from)
 }
 
 SEC("iter/bpf_sk_storage_map")
-int weft_find_closing(struct bpf_iter__bpf_sk_storage_map *ctx)
+int weft_find_udp(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
 	struct socket_service *socket = ctx->value;
+	struct closing_socket found = { .protocol = IPPROTO_UDP };
 	struct sock *sk = ctx->sk;
-	struct closing_socket found = {};
-	__u32 backend;
 
-	if (!sk || !socket)
+	if (!sk || !socket || !is_closing(socket))
 		return 0;
-	backend = socket->backend;
-	if (!bpf_map_lookup_elem(&closing, &backend))
-		return 0;
-	found.backend = backend;
+	found.backend = socket->backend;
 	found.family = sk->__sk_common.skc_family;
-	found.protocol = sk->sk_protocol;
 	found.netns = sk->__sk_common.skc_net.net->ns.inum;
 	found.local_port = bpf_htons(sk->__sk_common.skc_num);
 	found.remote_port = sk->__sk_common.skc_dport;

@@ -99,7 +99,12 @@ struct affinity {
 };
 _Static_assert(sizeof(struct affinity) == 16, "ABI");
 
-/* ---- what a socket remembers, freed by the kernel with the socket ---- */
+/*
+ * ---- what a connected socket remembers ----
+ *
+ * TCP in a hash by socket cookie, from connect() to the end of the connection: half the price of socket storage, whose memory is
+ * allocated and freed with each connection. Connected UDP in socket storage, which the kernel frees with the socket.
+ */
 
 enum socket_flags {
 	SOCKET_COUNTED = 1, /* stands in its backend's `open` */
@@ -107,15 +112,19 @@ enum socket_flags {
 
 /* A connected socket (TCP, or UDP after connect) whose destination was a service. */
 struct socket_service {
-	struct weft_addr vip;  /* what the application asked for */
-	struct weft_addr addr; /* what it got */
+	struct weft_addr vip;   /* what the application asked for */
+	struct weft_addr addr;  /* what it got */
+	struct weft_addr local; /* TCP, once the SYN leaves */
 	__be16 vip_port;
 	__be16 port;
+	__be16 local_port; /* TCP, once the SYN leaves */
+	__u16 family;      /* TCP, once the SYN leaves: AF_INET or AF_INET6, as the socket was made */
 	__u32 backend;
 	__u32 service;
 	__u32 flags; /* enum socket_flags */
+	__u32 netns; /* TCP, once the SYN leaves: as in struct closing_socket */
 };
-_Static_assert(sizeof(struct socket_service) == 48, "ABI");
+_Static_assert(sizeof(struct socket_service) == 72, "ABI");
 
 /* An unconnected UDP socket talks to several services at once; each flow keeps its backend while it is used. */
 #define UDP_PEERS 16
@@ -162,7 +171,8 @@ enum counter {
 	COUNTER_UDP_PEERS_EVICTED = 6, /* live flows of a socket with more than UDP_PEERS of them */
 	COUNTER_STORAGE_FAILURES = 7,  /* no memory for socket storage: refused */
 	COUNTER_SOCKETS_CLOSED = 8,    /* connections closed because their backend went away */
-	COUNTERS = 9,
+	COUNTER_UNTRACKED = 9, /* TCP connections that found `connections` full: not counted, and not closed with their backend */
+	COUNTERS = 10,
 };
 
 /* ---- agent: ids that must not be used again, over restarts too ---- */

@@ -56,6 +56,16 @@ struct {
 	__type(value, struct affinity);
 } affinities __weak SEC(".maps");
 
+/* Open TCP connections to services, by socket cookie. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 262144);
+	__type(key, __u64);
+	__type(value, struct socket_service);
+} connections __weak SEC(".maps");
+
+/* Connected UDP sockets. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

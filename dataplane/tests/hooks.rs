@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use libbpf_rs::MapCore;
 use weft_dataplane::bpf::{self, Counters, Loaded, MapSizes, PinDir};
 use weft_dataplane::close::Closer;
 use weft_dataplane::tables::{
@@ -252,6 +253,20 @@ fn open_connections_are_counted_and_forgotten() {
         (kernel.load(10).open, kernel.load(20).open) == (0, 0)
     });
     assert_eq!((kernel.load(10).total, kernel.load(20).total), (21, 21));
+    // A backend that there is no route to: no SYN ever leaves.
+    kernel.service(
+        3,
+        VIP6,
+        Protocol::Tcp,
+        &["[2001:db8::1]:80".parse().unwrap()],
+    );
+    let attempt = &client.get(vip(VIP6), &GetOptions::tcp(1)).unwrap()[0];
+    assert!(!attempt.ok(), "{attempt:?}");
+    assert_eq!(kernel.load(30).open, 0);
+    let connections = kernel.loaded.map("connections").unwrap();
+    eventually("nothing is remembered of connections that ended", || {
+        connections.keys().count() == 0
+    });
 }
 
 #[test]

@@ -10,7 +10,7 @@ pub struct Counters {
     map: MapHandle,
 }
 
-const NAMES: [(counter, &str); 9] = [
+const NAMES: [(counter, &str); 10] = [
     (counter::COUNTER_CONNECTIONS, "connections"),
     (counter::COUNTER_REFUSED, "refused"),
     (counter::COUNTER_DATAGRAMS, "datagrams"),
@@ -20,6 +20,7 @@ const NAMES: [(counter, &str); 9] = [
     (counter::COUNTER_UDP_PEERS_EVICTED, "udp_peers_evicted"),
     (counter::COUNTER_STORAGE_FAILURES, "storage_failures"),
     (counter::COUNTER_SOCKETS_CLOSED, "sockets_closed"),
+    (counter::COUNTER_UNTRACKED, "untracked"),
 ];
 const _: () = assert!(NAMES.len() == counter::COUNTERS.0 as usize);
 

@@ -57,8 +57,11 @@ impl Loaded {
     /// # Errors
     /// When an iterator cannot be made or the thread cannot be started.
     pub fn closer(&mut self) -> Result<Closer, BpfError> {
-        let sockets = self.map("sockets")?;
-        let finder = Finder::new(self.iterator("weft_find_closing", Some(&sockets))?);
+        let (connections, sockets) = (self.map("connections")?, self.map("sockets")?);
+        let finder = Finder::new([
+            self.iterator("weft_find_tcp", Some(&connections))?,
+            self.iterator("weft_find_udp", Some(&sockets))?,
+        ]);
         let destroyer = if doctor::has_sock_destroy() {
             Destroyer::Iterators {
                 tcp: self.iterator("weft_close_tcp", None)?,

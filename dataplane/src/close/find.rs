@@ -30,27 +30,30 @@ impl ClosingSocket {
     }
 }
 
-/// The iterator over socket storage.
+/// The iterators over what sockets remember.
 pub struct Finder {
-    link: Link,
+    /// Links of `weft_find_tcp` and `weft_find_udp`.
+    links: [Link; 2],
 }
 
 impl Finder {
-    /// A finder over an iterator link of `weft_find_closing`.
+    /// A finder over iterator links of `weft_find_tcp` and `weft_find_udp`.
     #[must_use]
-    pub const fn new(link: Link) -> Self {
-        Self { link }
+    pub const fn new(links: [Link; 2]) -> Self {
+        Self { links }
     }
 
     /// All sockets to be closed now.
     ///
     /// # Errors
-    /// When the iterator cannot be opened or read.
+    /// When an iterator cannot be opened or read.
     pub fn find(&self) -> io::Result<Vec<ClosingSocket>> {
         let mut bytes = Vec::new();
-        Iter::new(&self.link)
-            .map_err(|e| io::Error::other(e.to_string()))?
-            .read_to_end(&mut bytes)?;
+        for link in &self.links {
+            Iter::new(link)
+                .map_err(|e| io::Error::other(e.to_string()))?
+                .read_to_end(&mut bytes)?;
+        }
         Ok(bytes
             .chunks_exact(size_of::<types::closing_socket>())
             .filter_map(from_bytes::<types::closing_socket>)

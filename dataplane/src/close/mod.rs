@@ -1,7 +1,7 @@
 //! Closes the connections of backends that went away, so that applications get an error at once instead of silence.
 //!
-//! One pass: an iterator over the socket storage finds the sockets that remember a backend of map `closing`, in whichever
-//! network namespace ([`find`]); then each namespace that has any is entered and its sockets are destroyed, by
+//! One pass: iterators over what sockets remember find those with a backend of map `closing`, in whichever network namespace
+//! ([`find`]); then each namespace that has any is entered and its sockets are destroyed, by
 //! `bpf_sock_destroy` where the kernel has it (Linux 6.5), else by `SOCK_DESTROY` over netlink ([`destroy`]).
 //!
 //! A socket whose connect was under way during the change remembers its backend before it can be found in its namespace:

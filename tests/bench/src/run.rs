@@ -31,6 +31,9 @@ pub struct Options {
     /// Sizes as SERVICESxENDPOINTS, ENDPOINTS even, instead of the default ones
     #[arg(long, value_delimiter = ',', value_parser = parse_plan)]
     sizes: Vec<Plan>,
+    /// Leave out requests over open connections
+    #[arg(long)]
+    no_requests: bool,
     /// Folder with kube-apiserver and kube-proxy (`tests/bench/setup` prints it)
     #[arg(long)]
     kubernetes: PathBuf,
@@ -132,18 +135,20 @@ fn settings(options: &Options) -> Settings {
 }
 
 fn sizes(options: &Options) -> Vec<(Plan, Scope)> {
-    if !options.sizes.is_empty() {
-        return options
-            .sizes
-            .iter()
-            .map(|plan| (*plan, Scope::All))
-            .collect();
-    }
-    if options.quick {
+    let mut sizes = if !options.sizes.is_empty() {
+        let plans = options.sizes.iter();
+        plans.map(|plan| (*plan, Scope::All)).collect()
+    } else if options.quick {
         QUICK.to_vec()
     } else {
         FULL.to_vec()
+    };
+    if options.no_requests {
+        for (_, scope) in &mut sizes {
+            *scope = Scope::Connections;
+        }
     }
+    sizes
 }
 
 fn parse_plan(text: &str) -> Result<Plan, String> {
