@@ -36,6 +36,10 @@ struct sock {
 	__u16 sk_protocol;
 };
 
+struct tcp_sock {
+	__u8 bpf_sock_ops_cb_flags;
+};
+
 struct udp_sock;
 struct seq_file;
 struct bpf_map;

@@ -60,7 +60,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 262144);
+	__uint(max_entries, 131072);
 	__type(key, __u64);
 	__type(value, struct socket_service);
 } connections __weak SEC(".maps");

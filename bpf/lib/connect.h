@@ -4,6 +4,7 @@
 #define WEFT_LIB_CONNECT_H
 
 #include "../include/weft.h"
+#include "../include/kernel.h"
 #include "address.h"
 #include "choose.h"
 #include "counter.h"
@@ -92,12 +93,25 @@ static __always_inline int connect_service(struct bpf_sock_addr *ctx, struct end
 	return SOCKET_ALLOW;
 }
 
+/*
+ * Whether sockops follows this connection, as it does those to services. accept() asks for the peer too, on every socket of every
+ * server: this spares those a look into a hash.
+ */
+static __always_inline bool is_followed(struct bpf_sock *sk)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	return tcp && (tcp->bpf_sock_ops_cb_flags & BPF_SOCK_OPS_STATE_CB_FLAG);
+}
+
 static __always_inline struct socket_service *connected_socket(struct bpf_sock_addr *ctx)
 {
 	__u64 cookie;
 
 	if (ctx->protocol != IPPROTO_TCP)
 		return bpf_sk_storage_get(&sockets, ctx->sk, NULL, 0);
+	if (!is_followed(ctx->sk))
+		return NULL;
 	cookie = bpf_get_socket_cookie(ctx);
 	return bpf_map_lookup_elem(&connections, &cookie);
 }
