@@ -169,7 +169,7 @@ enum counter {
 	COUNTER_CHOICE_RETRIES = 4,    /* choices begun again because the slots changed meanwhile */
 	COUNTER_CHOICE_FAILURES = 5,   /* choices given up: counted as refused as well */
 	COUNTER_UDP_PEERS_EVICTED = 6, /* live flows of a socket with more than UDP_PEERS of them */
-	COUNTER_STORAGE_FAILURES = 7,  /* no memory for socket storage: refused */
+	COUNTER_STORAGE_FAILURES = 7,  /* no memory for a UDP socket's storage: refused */
 	COUNTER_SOCKETS_CLOSED = 8,    /* connections closed because their backend went away */
 	COUNTER_UNTRACKED = 9, /* TCP connections that found `connections` full: not counted, and not closed with their backend */
 	COUNTERS = 10,

@@ -9,7 +9,8 @@ use super::{ClosingSocket, netlink, netns};
 
 /// How sockets are destroyed here.
 pub enum Destroyer {
-    /// Iterators that call `bpf_sock_destroy`, over TCP and over UDP sockets; they select by socket storage, exactly.
+    /// Iterators that call `bpf_sock_destroy`, over TCP and over UDP sockets; they select by what
+    /// each socket remembers, exactly.
     Iterators {
         /// `weft_close_tcp`
         tcp: Link,
