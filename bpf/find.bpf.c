@@ -6,9 +6,7 @@
 #include "include/weft.h"
 #include "include/export.h"
 #include "include/kernel.h"
-#include "lib/address.h"
-
-#define AF_INET6 10
+#include "lib/socket.h"
 
 static __always_inline bool is_closing(const struct socket_service *socket)
 {
@@ -37,14 +35,6 @@ int weft_find_tcp(struct bpf_iter__bpf_map_elem *ctx)
 	return 0;
 }
 
-static __always_inline struct weft_addr copy_v6(const struct in6_addr *from)
-{
-	struct weft_addr addr;
-
-	bpf_probe_read_kernel(&addr, sizeof(addr), from);
-	return addr;
-}
-
 SEC("iter/bpf_sk_storage_map")
 int weft_find_udp(struct bpf_iter__bpf_sk_storage_map *ctx)
 {
@@ -59,13 +49,8 @@ int weft_find_udp(struct bpf_iter__bpf_sk_storage_map *ctx)
 	found.netns = sk->__sk_common.skc_net.net->ns.inum;
 	found.local_port = bpf_htons(sk->__sk_common.skc_num);
 	found.remote_port = sk->__sk_common.skc_dport;
-	if (found.family == AF_INET6) {
-		found.local = copy_v6(&sk->__sk_common.skc_v6_rcv_saddr);
-		found.remote = copy_v6(&sk->__sk_common.skc_v6_daddr);
-	} else {
-		found.local = v4_mapped(sk->__sk_common.skc_rcv_saddr);
-		found.remote = v4_mapped(sk->__sk_common.skc_daddr);
-	}
+	found.local = local_address(&sk->__sk_common);
+	found.remote = remote_address(&sk->__sk_common);
 	bpf_seq_write(ctx->meta->seq, &found, sizeof(found));
 	return 0;
 }

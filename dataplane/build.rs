@@ -98,8 +98,16 @@ fn link(objects: &[PathBuf], to: &Path) -> Result<()> {
 /// Names the layout of all maps: pins of another layout are never taken over.
 fn abi_hash(bpf: &Path) -> Result<String> {
     let mut hash = Sha256::new();
-    for header in ["include/abi.h", "include/maps.h"] {
-        hash.update(fs::read(bpf.join(header))?);
+    let include = bpf.join("include");
+    let mut headers = vec![include.join("abi.h"), include.join("maps.h")];
+    for folder in ["abi", "maps"] {
+        for entry in fs::read_dir(include.join(folder))? {
+            headers.push(entry?.path());
+        }
+    }
+    headers.sort();
+    for header in headers {
+        hash.update(fs::read(header)?);
     }
     Ok(hash
         .finalize()

@@ -28,8 +28,17 @@ _Static_assert(sizeof(struct service_key) == 20, "ABI");
 enum lb_policy {
 	LB_RANDOM = 0,        /* one slot at random, then its alias by threshold */
 	LB_ROUND_ROBIN = 1,   /* slots in turn; the compiler has laid the weights out in them */
-	LB_LEAST_REQUEST = 2, /* two slots as LB_RANDOM, then the one with fewer open connections for its weight */
+	LB_LEAST_REQUEST = 2, /* two slots as LB_RANDOM, then the one with less to wait for: see choose_least_loaded() */
 	LB_MAGLEV = 3,        /* the slot that the client hashes to */
+};
+
+/* What a connection needs besides a backend. A service without flags pays for a test of these bits and no more. */
+enum service_flags {
+	SERVICE_TIMED = 1,   /* service_settings.connect_ms */
+	SERVICE_AGED = 2,    /* idle_s or lifetime_s */
+	SERVICE_LIMITED = 4, /* max_connections or connections_per_second */
+	SERVICE_OUTLIER = 8, /* consecutive_failures */
+	SERVICE_RTT = 16,    /* chooses by round-trip time: measure it */
 };
 
 struct service {
@@ -39,8 +48,10 @@ struct service {
 	__u32 slots;      /* how many; 0: no backend takes connections, refuse at once */
 	__u32 policy;     /* enum lb_policy */
 	__u32 affinity_s; /* ClientIP affinity, seconds since the client's last new connection; 0: none */
+	__u32 near;       /* id of one of its backends: most others stand near it, see touch_backends() */
+	__u32 flags;      /* enum service_flags */
 };
-_Static_assert(sizeof(struct service) == 24, "ABI");
+_Static_assert(sizeof(struct service) == 32, "ABI");
 
 /* ---- slots: each service's choices, side by side from `base` on ---- */
 
@@ -76,10 +87,10 @@ _Static_assert(sizeof(struct backend) == 32, "ABI");
 
 /* In the same place of a table of its own, as it is written by the kernel alone once the agent has made the entry. */
 struct backend_load {
-	__u64 open;  /* connections now */
-	__u64 total; /* connections ever */
-	__u32 id;    /* as in struct backend */
-	__u32 pad;   /* zero */
+	__u64 open;    /* connections now */
+	__u64 total;   /* connections ever */
+	__u32 id;      /* as in struct backend */
+	__u32 srtt_us; /* smoothed over connections of services with SERVICE_RTT; 0: not measured yet */
 };
 _Static_assert(sizeof(struct backend_load) == 24, "ABI");
 
@@ -106,8 +117,10 @@ _Static_assert(sizeof(struct affinity) == 16, "ABI");
  * allocated and freed with each connection. Connected UDP in socket storage, which the kernel frees with the socket.
  */
 
+/* Beside these, in the lower half, the service's enum service_flags as they were at connect(). */
 enum socket_flags {
-	SOCKET_COUNTED = 1, /* stands in its backend's `open` */
+	SOCKET_COUNTED = 1 << 16, /* stands in its backend's `open` */
+	SOCKET_HELD = 1 << 17,    /* stands in its service's `open` */
 };
 
 /* A connected socket (TCP, or UDP after connect) whose destination was a service. */
@@ -121,10 +134,12 @@ struct socket_service {
 	__u16 family;      /* TCP, once the SYN leaves: AF_INET or AF_INET6, as the socket was made */
 	__u32 backend;
 	__u32 service;
-	__u32 flags; /* enum socket_flags */
-	__u32 netns; /* TCP, once the SYN leaves: as in struct closing_socket */
+	__u32 flags;           /* enum socket_flags, enum service_flags */
+	__u32 netns;           /* TCP, once the SYN leaves: as in struct closing_socket */
+	__u32 connect_ms;      /* TCP_USER_TIMEOUT during the handshake; 0: as the application has it */
+	__u32 user_timeout_ms; /* what the application had there */
 };
-_Static_assert(sizeof(struct socket_service) == 72, "ABI");
+_Static_assert(sizeof(struct socket_service) == 80, "ABI");
 
 /* An unconnected UDP socket talks to several services at once; each flow keeps its backend while it is used. */
 #define UDP_PEERS 16
@@ -170,9 +185,14 @@ enum counter {
 	COUNTER_CHOICE_FAILURES = 5,   /* choices given up: counted as refused as well */
 	COUNTER_UDP_PEERS_EVICTED = 6, /* live flows of a socket with more than UDP_PEERS of them */
 	COUNTER_STORAGE_FAILURES = 7,  /* no memory for a UDP socket's storage: refused */
-	COUNTER_SOCKETS_CLOSED = 8,    /* connections closed because their backend went away */
+	COUNTER_SOCKETS_CLOSED =
+	    8, /* connections closed because their backend went away, a policy forbids them now, or they are too old */
 	COUNTER_UNTRACKED = 9, /* TCP connections that found `connections` full: not counted, and not closed with their backend */
-	COUNTERS = 10,
+	COUNTER_EVENTS_LOST = 10,     /* records that found `events` full */
+	COUNTER_PACKETS_REFUSED = 11, /* packets of pods that were dropped, whatever the reason */
+	COUNTER_CONNTRACK_FULL = 12,  /* of these, those that would have been a connection, but `ct` or `ct_pending` had no room */
+	COUNTER_LIMITED = 13,         /* connects and datagrams refused: a limit of the service */
+	COUNTERS = 14,
 };
 
 /* ---- agent: ids that must not be used again, over restarts too ---- */
@@ -182,5 +202,10 @@ struct id_allocator {
 	__u32 next_backend;
 };
 _Static_assert(sizeof(struct id_allocator) == 8, "ABI");
+
+#include "abi/policy.h"
+#include "abi/conntrack.h"
+#include "abi/event.h"
+#include "abi/limits.h"
 
 #endif

@@ -10,4 +10,10 @@ __weak const volatile __u64 udp_peer_idle_ns = 120ULL * 1000 * 1000 * 1000;
 #define DEFAULT_BACKENDS 524288
 __weak const volatile __u32 backend_capacity = DEFAULT_BACKENDS;
 
+/* The agent's own network namespace, as in struct closing_socket; 0: not known. */
+__weak const volatile __u32 node_netns = 0;
+
+/* Ticks of the kernel's clock in a second (CONFIG_HZ). */
+__weak const volatile __u32 tick_hz = 250;
+
 #endif

@@ -8,6 +8,19 @@
 const volatile struct closing_socket weft_export_closing_socket = {};
 const volatile enum counter weft_export_counter = 0;
 const volatile enum lb_policy weft_export_lb_policy = 0;
+const volatile enum service_flags weft_export_service_flags = 0;
 const volatile enum backend_flags weft_export_backend_flags = 0;
+const volatile enum identity_number weft_export_identity_number = 0;
+const volatile enum identity_flags weft_export_identity_flags = 0;
+const volatile enum protocol_class weft_export_protocol_class = 0;
+const volatile enum verdict weft_export_verdict = 0;
+const volatile enum flow_state weft_export_flow_state = 0;
+const volatile enum flow_flags weft_export_flow_flags = 0;
+const volatile enum reason weft_export_reason = 0;
+const volatile enum event_type weft_export_event_type = 0;
+const volatile enum direction weft_export_direction = 0;
+const volatile struct event weft_export_event = {};
+const volatile struct sweep weft_export_sweep = {};
+const volatile struct check weft_export_check = {};
 
 #endif

@@ -26,6 +26,7 @@ struct sock_common {
 	__be16 skc_dport;
 	__u16 skc_num; /* local port, host order */
 	unsigned short skc_family;
+	volatile unsigned char skc_state;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
@@ -34,6 +35,11 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_protocol;
+	int sk_err;
+};
+
+struct inet_connection_sock {
+	__u32 icsk_user_timeout; /* milliseconds */
 };
 
 struct tcp_sock {

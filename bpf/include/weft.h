@@ -20,6 +20,12 @@
 #include "config.h"
 #include "maps.h"
 
+/*
+ * A function that the verifier looks at once, by itself, and not again at each call. It knows nothing of the pointers that it is
+ * given but the size of what they point to, not even that they are not NULL.
+ */
+#define VERIFIED_ONCE __weak __noinline
+
 /* Verdicts of cgroup socket hooks. */
 #define SOCKET_ALLOW 1
 #define SOCKET_REFUSE 0

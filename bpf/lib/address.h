@@ -17,6 +17,11 @@ static __always_inline struct weft_addr v4_mapped(__be32 ip)
 	return addr;
 }
 
+static __always_inline bool is_v4_mapped(const struct weft_addr *addr)
+{
+	return !addr->word[0] && !addr->word[1] && addr->word[2] == bpf_htonl(0xffff);
+}
+
 static __always_inline bool addr_equal(const struct weft_addr *a, const struct weft_addr *b)
 {
 	/* IPv4 differs in the last word only: compare it first. */

@@ -12,6 +12,8 @@
 #include "../include/weft.h"
 #include "backend.h"
 #include "counter.h"
+#include "health.h"
+#include "rtt.h"
 
 /* One change overtakes a reader almost never, three in a row only when the tables are broken. */
 #define CHOICE_ATTEMPTS 4
@@ -21,6 +23,8 @@ struct choice {
 	__u32 backend; /* backend id */
 	struct weft_addr addr;
 	__be16 port;
+	__u16 pad;
+	__u32 flags; /* enum service_flags, and enum socket_flags that the connection begins with */
 };
 
 enum choice_result {
@@ -75,7 +79,7 @@ static __always_inline __u32 choose_in_turn(const struct service *service)
 	return backend_at(service, __sync_fetch_and_add(cursor, 1) % service->slots);
 }
 
-/* Power of two choices. Both are taken by weight, so comparing connections per weight keeps idle services proportional too. */
+/* Power of two choices. */
 static __always_inline __u32 choose_least_loaded(const struct service *service)
 {
 	__u32 a = choose_random(service), b = choose_random(service);
@@ -84,13 +88,19 @@ static __always_inline __u32 choose_least_loaded(const struct service *service)
 
 	if (a == b || !a || !b)
 		return a;
+	if ((service->flags & SERVICE_OUTLIER) && any_ejected(service->id)) {
+		if (is_ejected(a))
+			return b;
+		if (is_ejected(b))
+			return a;
+	}
 	load_a = load_by_id(a);
 	load_b = load_by_id(b);
 	backend_a = backend_by_id(a);
 	backend_b = backend_by_id(b);
 	if (!load_a || !load_b || !backend_a || !backend_b)
 		return a;
-	return load_a->open * backend_b->weight <= load_b->open * backend_a->weight ? a : b;
+	return waits_less(load_a, backend_a->weight, load_b, backend_b->weight) ? a : b;
 }
 
 static __always_inline __u32 choose_by_policy(const struct service *service, __u64 client)
@@ -105,6 +115,49 @@ static __always_inline __u32 choose_by_policy(const struct service *service, __u
 	default:
 		return choose_random(service);
 	}
+}
+
+/* Other places to look at when the chosen backend is ejected: first at random, then side by side. */
+#define DETOURS 64
+#define RANDOM_DETOURS 8
+
+struct detour {
+	struct service service;
+	__u32 start;
+	__u32 found;
+};
+
+static long try_detour(__u32 step, struct detour *detour)
+{
+	const struct service *service = &detour->service;
+	/* A client's way round is always the same with Maglev, whose neighbouring slots are of backends in no order. */
+	bool at_random = step < RANDOM_DETOURS && service->policy != LB_MAGLEV;
+	__u32 index = at_random ? random_below(service->slots) : (detour->start + step) % service->slots;
+	__u32 id = backend_at(service, index);
+
+	if (!id || is_ejected(id))
+		return 0;
+	detour->found = id;
+	return 1;
+}
+
+/*
+ * Another backend where `id` is ejected. Bounded, and without a find the choice stands: when most of a service fails, traffic to
+ * what may fail is better than none (Envoy's panic mode).
+ */
+static __noinline __u32 pass_over_ejected(const struct service *service, __u32 id, __u64 client)
+{
+	struct detour detour = { .service = *service };
+
+	if (!id || !service->slots || !any_ejected(service->id))
+		return id;
+	if (!is_ejected(id)) {
+		welcome_back(id);
+		return id;
+	}
+	detour.start = service->policy == LB_MAGLEV ? hash_client(client) : bpf_get_prandom_u32();
+	bpf_loop(DETOURS, try_detour, &detour, 0);
+	return detour.found ? detour.found : id;
 }
 
 /* The backend that this client had, if it came back in time and the backend still takes connections of this service. */
@@ -125,6 +178,8 @@ static __always_inline __u32 choose_by_affinity(const struct service *service, _
 	backend = backend_by_id(id);
 	if (!backend || backend->service != service->id || !(backend->flags & BACKEND_ACCEPTS))
 		return 0;
+	if ((service->flags & SERVICE_OUTLIER) && is_ejected(id))
+		return 0;
 	known->last_ns = now;
 	count(COUNTER_AFFINITY_HITS);
 	return id;
@@ -144,11 +199,15 @@ static __always_inline void remember_affinity(const struct service *service, __u
  */
 static __always_inline bool fill_choice(const struct service *service, __u32 id, struct choice *choice)
 {
-	struct backend *backend = backend_by_id(id);
+	struct backend *backend;
+
+	touch_load(id);
+	backend = backend_by_id(id);
 
 	if (!backend || backend->service != service->id)
 		return false;
 	choice->service = service->id;
+	choice->flags = service->flags;
 	choice->backend = id;
 	choice->addr = backend->addr;
 	choice->port = backend->port;
@@ -164,6 +223,8 @@ static __always_inline bool choose_once(const struct service *service, __u64 cli
 	if (id)
 		return fill_choice(service, id, choice);
 	id = choose_by_policy(service, client);
+	if (service->flags & SERVICE_OUTLIER)
+		id = pass_over_ejected(service, id, client);
 	if (!id || !fill_choice(service, id, choice))
 		return false;
 	if (sticky)
@@ -182,8 +243,10 @@ static __always_inline enum choice_result choose(const struct service_key *key, 
 			return attempt ? CHOICE_NO_BACKEND : CHOICE_NO_SERVICE;
 		/* The agent replaces the element, never changes it in place: what is read here belongs together. */
 		service = *found;
+		choice->service = service.id;
 		if (!service.slots)
 			return CHOICE_NO_BACKEND;
+		touch_backends(&service);
 		if (choose_once(&service, client, choice))
 			return CHOICE_MADE;
 		count(COUNTER_CHOICE_RETRIES);

@@ -8,7 +8,9 @@
 #include "address.h"
 #include "choose.h"
 #include "counter.h"
+#include "limits.h"
 #include "load.h"
+#include "refuse.h"
 
 /*
  * A UDP socket may be connected again, elsewhere: what it remembers of the last time must not be shown then. A TCP socket's entry
@@ -27,13 +29,6 @@ static __always_inline void forget(struct bpf_sock_addr *ctx)
 	bpf_sk_storage_delete(&sockets, ctx->sk);
 }
 
-static __always_inline int refuse(enum counter why)
-{
-	count(why);
-	bpf_set_retval(-ECONNREFUSED);
-	return SOCKET_REFUSE;
-}
-
 static __always_inline void fill_socket(struct socket_service *socket, const struct endpoint *vip, const struct choice *choice)
 {
 	socket->vip = vip->addr;
@@ -42,6 +37,26 @@ static __always_inline void fill_socket(struct socket_service *socket, const str
 	socket->port = choice->port;
 	socket->backend = choice->backend;
 	socket->service = choice->service;
+	socket->flags = choice->flags;
+}
+
+/* An earlier connect() of this socket may have come to nothing before its SYN left: nobody saw its end. */
+static __always_inline void forget_tcp(__u64 cookie)
+{
+	struct socket_service *earlier = bpf_map_lookup_elem(&connections, &cookie);
+
+	if (!earlier)
+		return;
+	load_remove(earlier);
+	bpf_map_delete_elem(&connections, &cookie);
+}
+
+/* The place where remember_tcp() will put it: see touch_backend(). */
+static __always_inline void touch_connection(struct bpf_sock_addr *ctx)
+{
+	__u64 cookie = bpf_get_socket_cookie(ctx);
+
+	bpf_map_lookup_elem(&connections, &cookie);
 }
 
 /* Counted by sockops when the SYN leaves, and until the connection is closed. */
@@ -49,10 +64,18 @@ static __always_inline void remember_tcp(struct bpf_sock_addr *ctx, const struct
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
 	struct socket_service socket = {};
+	long error;
 
 	fill_socket(&socket, vip, choice);
-	if (bpf_map_update_elem(&connections, &cookie, &socket, BPF_ANY))
-		count(COUNTER_UNTRACKED);
+	error = bpf_map_update_elem(&connections, &cookie, &socket, BPF_NOEXIST);
+	if (error == -EEXIST) {
+		forget_tcp(cookie);
+		error = bpf_map_update_elem(&connections, &cookie, &socket, BPF_ANY);
+	}
+	if (!error)
+		return;
+	load_remove(&socket);
+	count(COUNTER_UNTRACKED);
 }
 
 static __always_inline bool remember_udp(struct bpf_sock_addr *ctx, const struct endpoint *vip, const struct choice *choice)
@@ -67,26 +90,50 @@ static __always_inline bool remember_udp(struct bpf_sock_addr *ctx, const struct
 	return true;
 }
 
+/* Before the limits are asked, the socket leaves the place that it may hold already. */
+static __always_inline enum reason admit_socket(struct bpf_sock_addr *ctx, struct choice *choice)
+{
+	if (!(choice->flags & SERVICE_LIMITED))
+		return REASON_NONE;
+	if (ctx->protocol == IPPROTO_TCP)
+		forget_tcp(bpf_get_socket_cookie(ctx));
+	else
+		forget(ctx);
+	return admit(choice, true);
+}
+
 /* On SOCKET_ALLOW `user` is where to connect to. */
 static __always_inline int connect_service(struct bpf_sock_addr *ctx, struct endpoint *user)
 {
 	struct service_key key = { .addr = user->addr, .port = user->port, .protocol = ctx->protocol };
 	struct choice choice = {};
+	enum reason why;
 
+	if (ctx->protocol == IPPROTO_TCP)
+		touch_connection(ctx);
 	switch (choose(&key, bpf_get_netns_cookie(ctx), &choice)) {
 	case CHOICE_NO_SERVICE:
 		forget(ctx);
 		return SOCKET_ALLOW;
 	case CHOICE_NO_BACKEND:
 		forget(ctx);
+		tell_refused(user, choice.service, ctx->protocol, REASON_NO_BACKEND);
 		return refuse(COUNTER_REFUSED);
 	case CHOICE_MADE:
 		break;
 	}
-	if (ctx->protocol == IPPROTO_TCP)
+	why = admit_socket(ctx, &choice);
+	if (why) {
+		tell_refused(user, choice.service, ctx->protocol, why);
+		return refuse(COUNTER_LIMITED);
+	}
+	if (ctx->protocol == IPPROTO_TCP) {
 		remember_tcp(ctx, user, &choice);
-	else if (!remember_udp(ctx, user, &choice))
+	} else if (!remember_udp(ctx, user, &choice)) {
+		if (choice.flags & SOCKET_HELD)
+			leave_service(choice.service);
 		return refuse(COUNTER_STORAGE_FAILURES);
+	}
 	user->addr = choice.addr;
 	user->port = choice.port;
 	count(COUNTER_CONNECTIONS);

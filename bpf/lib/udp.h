@@ -87,8 +87,14 @@ static __always_inline int send_service(struct bpf_sock_addr *ctx, struct endpoi
 	count(COUNTER_DATAGRAMS);
 	if (continue_flow(peers, user, now, user))
 		return SOCKET_ALLOW;
-	if (choose(&key, bpf_get_netns_cookie(ctx), &choice) != CHOICE_MADE)
+	if (choose(&key, bpf_get_netns_cookie(ctx), &choice) != CHOICE_MADE) {
+		tell_refused(user, choice.service, IPPROTO_UDP, REASON_NO_BACKEND);
 		return refuse(COUNTER_REFUSED);
+	}
+	if ((choice.flags & SERVICE_LIMITED) && admit(&choice, false)) {
+		tell_refused(user, choice.service, IPPROTO_UDP, REASON_RATE_LIMIT);
+		return refuse(COUNTER_LIMITED);
+	}
 	begin_flow(peers, user, &choice, now);
 	user->addr = choice.addr;
 	user->port = choice.port;

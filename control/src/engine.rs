@@ -12,7 +12,7 @@ use weft_proto::resource::ResourceType;
 
 use crate::ads::{Batch, Store};
 use crate::model::Model;
-use crate::object::ObjectName;
+use crate::object::{ObjectName, ObjectRef};
 use crate::source::{Event, Events};
 use crate::translate::{self, ServiceResources};
 
@@ -28,12 +28,32 @@ enum Reporter {
     Service(ObjectName),
 }
 
+/// What the cluster's objects do not say.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// SPIFFE trust domain of all workloads.
+    pub trust_domain: String,
+    /// Istio's root namespace: its policies are for the whole mesh.
+    pub root_namespace: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            trust_domain: "cluster.local".to_owned(),
+            root_namespace: "istio-system".to_owned(),
+        }
+    }
+}
+
 /// Keeps the store in step with the source.
 #[derive(Debug)]
-pub(crate) struct Engine {
+pub struct Engine {
     model: Model,
     store: Arc<Store>,
-    trust_domain: String,
+    settings: Settings,
+    /// Names of what was published for each policy.
+    access: HashMap<ObjectRef, BTreeSet<String>>,
     /// Names of what was published for each service.
     services: HashMap<ObjectName, BTreeSet<(ResourceType, String)>>,
     problems: HashMap<Reporter, Vec<Problem>>,
@@ -43,11 +63,14 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(store: Arc<Store>, trust_domain: String) -> Self {
+    /// Publishes into `store`.
+    #[must_use]
+    pub fn new(store: Arc<Store>, settings: Settings) -> Self {
         Self {
             model: Model::default(),
             store,
-            trust_domain,
+            settings,
+            access: HashMap::new(),
             services: HashMap::new(),
             problems: HashMap::new(),
             said: HashMap::new(),
@@ -57,22 +80,27 @@ impl Engine {
 
     /// Takes events until the source is gone. Blocks: runs on a thread of its own.
     pub(crate) fn run(mut self, mut events: mpsc::Receiver<Events>) {
-        while let Some(first) = events.blocking_recv() {
-            let mut batch = Batch::default();
-            let mut first_sync = self.take_all(first, &mut batch);
+        while let Some(mut group) = events.blocking_recv() {
             for _ in 1..MAX_BATCH {
                 let Ok(more) = events.try_recv() else { break };
-                first_sync |= self.take_all(more, &mut batch);
+                group.extend(more);
             }
-            // Until then there is no hurry, and half a cluster would be computed over and over.
-            if self.synced {
-                self.translate(&mut batch);
-            }
-            self.store.publish(batch);
-            if first_sync {
-                tracing::info!("all manifests are read");
-                self.store.set_synced();
-            }
+            self.publish(group);
+        }
+    }
+
+    /// Takes events and publishes what follows from them.
+    pub fn publish(&mut self, events: Events) {
+        let mut batch = Batch::default();
+        let first_sync = self.take_all(events, &mut batch);
+        // Until then there is no hurry, and half a cluster would be computed over and over.
+        if self.synced {
+            self.translate(&mut batch);
+        }
+        self.store.publish(batch);
+        if first_sync {
+            tracing::info!("all manifests are read");
+            self.store.set_synced();
         }
     }
 
@@ -109,8 +137,11 @@ impl Engine {
                 batch.upsert(Resource::Endpoints(endpoints));
             }
         }
+        for reference in dirty.access {
+            self.publish_access(reference, batch);
+        }
         for name in &dirty.pods {
-            match translate::pod(&self.model, name, &self.trust_domain) {
+            match translate::pod(&self.model, name, &self.settings.trust_domain) {
                 Some(workload) => batch.upsert(Resource::Workload(workload)),
                 None => batch.remove(ResourceType::Workload, translate::pod_resource_name(name)),
             }
@@ -120,6 +151,23 @@ impl Engine {
                 Some(workload) => batch.upsert(Resource::Workload(workload)),
                 None => batch.remove(ResourceType::Workload, translate::node_resource_name(name)),
             }
+        }
+    }
+
+    fn publish_access(&mut self, reference: ObjectRef, batch: &mut Batch) {
+        let root = &self.settings.root_namespace;
+        let mut names = BTreeSet::new();
+        for policy in translate::access(&self.model, &reference, root) {
+            names.insert(policy.name.clone());
+            batch.upsert(Resource::Policy(policy));
+        }
+        let before = if names.is_empty() {
+            self.access.remove(&reference)
+        } else {
+            self.access.insert(reference, names.clone())
+        };
+        for gone in before.iter().flatten().filter(|n| !names.contains(*n)) {
+            batch.remove(ResourceType::Policy, gone.clone());
         }
     }
 

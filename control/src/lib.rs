@@ -16,5 +16,6 @@ pub mod source;
 mod status;
 pub mod translate;
 
+pub use engine::{Engine, Settings};
 pub use plane::{Config, ControlError, ControlPlane};
 pub use status::Status;

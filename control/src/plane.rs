@@ -12,7 +12,7 @@ use tonic::transport::Server;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
 
 use crate::ads::{AdsServer, Nack, Nacks, Store};
-use crate::engine::Engine;
+use crate::engine::{Engine, Settings};
 use crate::http;
 use crate::source::Source;
 use crate::source::folder::{Folder, FolderError};
@@ -31,6 +31,8 @@ pub struct Config {
     pub manifests: PathBuf,
     /// SPIFFE trust domain of all workloads, "cluster.local" by custom.
     pub trust_domain: String,
+    /// Istio's root namespace, "istio-system" by custom: AuthorizationPolicies in it are for the whole mesh.
+    pub root_namespace: String,
 }
 
 /// Why a control plane cannot start or go on.
@@ -71,18 +73,22 @@ impl ControlPlane {
     pub fn start(config: Config, drain: CancellationToken) -> Result<Self, ControlError> {
         check_trust_domain(&config.trust_domain)?;
         let folder = Folder::open(config.manifests)?;
-        Self::start_with(folder, config.trust_domain, drain)
+        let settings = Settings {
+            trust_domain: config.trust_domain,
+            root_namespace: config.root_namespace,
+        };
+        Self::start_with(folder, settings, drain)
     }
 
     /// Starts with any source.
     fn start_with<S: Source>(
         source: S,
-        trust_domain: String,
+        settings: Settings,
         drain: CancellationToken,
     ) -> Result<Self, ControlError> {
         let store = Arc::new(Store::default());
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let engine = Engine::new(Arc::clone(&store), trust_domain);
+        let engine = Engine::new(Arc::clone(&store), settings);
         // It computes for long and waits for long, and ends when the source does.
         std::thread::Builder::new()
             .name("weft-engine".to_owned())

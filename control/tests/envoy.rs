@@ -231,6 +231,8 @@ spec:
   targetRefs: [{kind: Service, name: dns}, {kind: Service, name: s1}]
   loadBalancing: {policy: Maglev}
   timeouts: {connect: 1s, idle: 10m, maxDuration: 24h}
+  limits: {maxConnections: 10000, connectionsPerSecond: 500}
+  outlier: {consecutiveFailures: 5, baseEjection: 30s, maxEjectedPercent: 50}
 "#
 }
 

@@ -1,21 +1,29 @@
 //! The node agent: puts kernel side, engine, control-plane stream and local interfaces together.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{self, AdminService, AgentFacts, LockError, RunDir, SharedFacts};
+use crate::admin::{self, AdminService, AgentFacts, LockError, Observed, RunDir, SharedFacts};
 use crate::bpf::{BpfError, MapSizes};
+use crate::conntrack::sweeper::Sweeper;
+use crate::conntrack::{SweepReport, Timeouts};
 use crate::datapath::{Datapath, KernelDatapath};
 use crate::engine::worker::{self, EngineHandle, EngineStopped};
 use crate::engine::{Engine, EngineConfig};
+use crate::flow::{self, FlowLog};
 use crate::http::{self, BindError, MetricsAddress};
+use crate::interfaces::{Interfaces, InterfacesReceiver};
+use crate::limits;
 use crate::metrics::Metrics;
 use crate::tables::TableError;
+use crate::tables::policy::Verdict;
 use crate::xds::{Client, ClientConfig, Connect, InProcess, SharedStatus, TcpConnect};
 
 /// Whom the agent takes its resources from.
@@ -57,7 +65,14 @@ pub struct AgentConfig {
     pub map_sizes: MapSizes,
     /// A draining endpoint's connections are closed after this time.
     pub drain_timeout: Duration,
+    /// Flows that are kept for `weft flows`.
+    pub flow_history: NonZeroUsize,
+    /// What becomes of connections about which no policy says anything.
+    pub default_policy: Verdict,
 }
+
+/// Default of [`AgentConfig::flow_history`]: about 10 MB.
+pub const FLOW_HISTORY: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
 
 impl AgentConfig {
     /// Defaults as documented in `weft agent --help`, for everything that has one.
@@ -75,6 +90,8 @@ impl AgentConfig {
             }),
             map_sizes: MapSizes::default(),
             drain_timeout: Duration::from_secs(600),
+            flow_history: FLOW_HISTORY,
+            default_policy: Verdict::Allow,
         }
     }
 }
@@ -88,6 +105,9 @@ pub enum AgentError {
     /// Loading or attaching.
     #[error(transparent)]
     Kernel(#[from] BpfError),
+    /// The search for local pods' interfaces.
+    #[error("local interfaces cannot be watched: {0}")]
+    Interfaces(std::io::Error),
     /// Reading what an earlier agent left.
     #[error(transparent)]
     Table(#[from] TableError),
@@ -144,24 +164,57 @@ pub async fn run_on(
         control: control.target(),
         started,
         programs: Vec::new(),
+        pods: None,
         warnings: datapath.warnings(),
         counters: Some(Arc::from(datapath.counters()?)),
     });
     let engine = open_engine(&config, datapath.as_mut())?;
     let closer = datapath.closer()?;
+    let tender = datapath.tender()?;
+    let timeouts = Timeouts::default();
+    let observation = datapath.observe(&timeouts)?;
     // Before the first sync: entries of an earlier agent go on to serve, and without entries nothing is translated.
     let programs = datapath.attach()?;
     report(&programs, &datapath.warnings());
     facts.update(|f| f.programs = programs);
 
+    let search = Interfaces::new(engine.wanted_pods(), datapath.pod_programs()?);
+    let (search, outlook) = search.map_err(AgentError::Interfaces)?;
+    facts.update(|f| f.pods = Some(outlook.report));
+
     let admin_socket = run_dir.listen()?;
     let (engine, engine_task) = worker::start(engine, closer, drain.clone());
     let status = SharedStatus::default();
     let metrics = Arc::new(Metrics::new());
+    let observed = Observed {
+        log: FlowLog::new(config.flow_history),
+        connections: observation.connections,
+        check: observation.check,
+        sweeps: SweepReport::default(),
+        timeouts,
+    };
+    let sweeper = Sweeper {
+        program: observation.sweep,
+        changed: Arc::new(Notify::new()),
+        closing: Arc::new(Notify::new()),
+        report: observed.sweeps.clone(),
+        metrics: Arc::clone(&metrics),
+    };
+    let flow_closer = datapath.flow_closer()?;
+    let (local, closing) = (outlook.interfaces.clone(), Arc::clone(&sweeper.closing));
+    let (epochs, changed) = (engine.epochs(), Arc::clone(&sweeper.changed));
+    let events = flow::pump(
+        observation.events,
+        engine.clone(),
+        observed.log.clone(),
+        Arc::clone(&metrics),
+        drain.clone(),
+    );
     let admin = AdminService {
         engine: engine.clone(),
         xds: status.clone(),
         facts,
+        observed,
     };
     let client = Client {
         config: ClientConfig::new(&config.node),
@@ -176,8 +229,29 @@ pub async fn run_on(
         engine_task.await.map_err(|e| e.to_string())
     });
     let token = drain.clone();
+    tasks.spawn("search for interfaces", async {
+        search.run(token).await.map_err(|e| e.to_string())
+    });
+    let (handle, token) = (engine.clone(), drain.clone());
+    tasks.spawn("news of interfaces", async {
+        let told = tell_interfaces(handle, outlook.interfaces, token).await;
+        told.map_err(|e| e.to_string())
+    });
+    let token = drain.clone();
     tasks.spawn("control plane client", async {
         client.run(token).await.map_err(|e| e.to_string())
+    });
+    tasks.spawn("reader of events", events);
+    tasks.spawn("sweeper of connections", sweeper.run(drain.clone()));
+    let token = drain.clone();
+    tasks.spawn("news of policies", async {
+        tell_policies(epochs, changed, token).await;
+        Ok(())
+    });
+    let token = drain.clone();
+    tasks.spawn("end of connections", async {
+        let closed = flow_closer.run(local, closing, token).await;
+        closed.map_err(|e| e.to_string())
     });
     let (service, token) = (admin.clone(), drain.clone());
     tasks.spawn("admin socket", async {
@@ -191,6 +265,7 @@ pub async fn run_on(
             served.map_err(|e| e.to_string())
         });
     }
+    tasks.spawn("health of backends", limits::tend(tender, drain.clone()));
     let token = drain.clone();
     tasks.spawn("retirement of earlier versions", async {
         retire_others(engine, datapath, token).await
@@ -201,7 +276,12 @@ pub async fn run_on(
 fn open_engine(config: &AgentConfig, datapath: &mut dyn Datapath) -> Result<Engine, AgentError> {
     let mut engine = EngineConfig::new(&config.node);
     engine.drain_timeout = config.drain_timeout;
-    Ok(Engine::new(datapath.tables()?, engine)?)
+    engine.default_policy = config.default_policy;
+    Ok(Engine::new(
+        datapath.tables()?,
+        datapath.policy_tables()?,
+        engine,
+    )?)
 }
 
 fn report(programs: &[crate::bpf::Attachment], warnings: &[String]) {
@@ -212,6 +292,45 @@ fn report(programs: &[crate::bpf::Attachment], warnings: &[String]) {
         if let Some(error) = &program.error {
             tracing::error!("program {} is not attached: {error}", program.program);
         }
+    }
+}
+
+/// Has living connections judged again after each change of policies.
+async fn tell_policies(
+    mut epochs: watch::Receiver<u32>,
+    changed: Arc<Notify>,
+    drain: CancellationToken,
+) {
+    loop {
+        tokio::select! {
+            () = drain.cancelled() => return,
+            told = epochs.changed() => match told {
+                Ok(()) => changed.notify_one(),
+                // The engine has ended, and with it the agent.
+                Err(_) => return drain.cancelled().await,
+            },
+        }
+    }
+}
+
+/// Hands what is found about local interfaces to the engine.
+async fn tell_interfaces(
+    engine: EngineHandle,
+    mut interfaces: InterfacesReceiver,
+    drain: CancellationToken,
+) -> Result<(), EngineStopped> {
+    loop {
+        let changed = tokio::select! {
+            () = drain.cancelled() => return Ok(()),
+            changed = interfaces.changed() => changed,
+        };
+        if changed.is_err() {
+            // The search has ended, and with it the agent.
+            drain.cancelled().await;
+            return Ok(());
+        }
+        let known = interfaces.borrow_and_update().clone();
+        engine.interfaces(known).await?;
     }
 }
 

@@ -1,16 +1,35 @@
 //! The kernel side as the agent uses it: a trait, so that the agent is tested without one.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use crate::bpf::{self, Attachment, BpfError, Counters, Loaded, MapSizes, PinDir};
-use crate::close;
+use crate::bpf::{self, Attachment, BpfError, Counters, Loaded, MapSizes, PinDir, PodHook};
+use crate::check::CheckProgram;
+use crate::close::{self, FlowCloser};
+use crate::conntrack::{ConnectionSource, SweepProgram, Timeouts};
 use crate::engine::Closer;
+use crate::flow::EventSource;
+use crate::interfaces::PodPrograms;
+use crate::limits::Tender;
+use crate::tables::policy::PolicyTables;
 use crate::tables::{BackendId, Tables};
 
 /// Where counters are read from.
 pub trait CounterSource: Send + Sync {
     /// Each counter's name and its value now; they never fall while the maps live.
     fn read(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// What the kernel tells about connections, and the programs that go over them.
+pub struct Observation {
+    /// What happens to connections.
+    pub events: Box<dyn EventSource>,
+    /// Connections that the kernel remembers.
+    pub connections: Arc<dyn ConnectionSource>,
+    /// Ages and judges all of them.
+    pub sweep: Box<dyn SweepProgram>,
+    /// Judges a packet that is not there.
+    pub check: Arc<dyn CheckProgram>,
 }
 
 /// Programs and maps of one node.
@@ -22,6 +41,12 @@ pub trait Datapath: Send {
     /// # Errors
     /// When a map cannot be opened.
     fn tables(&mut self) -> Result<Tables, BpfError>;
+
+    /// The policy engine's tables, likewise.
+    ///
+    /// # Errors
+    /// When a map cannot be opened.
+    fn policy_tables(&mut self) -> Result<PolicyTables, BpfError>;
 
     /// Puts all programs on their hooks, in place of an earlier agent's. One that does not go there says so in its [`Attachment`].
     ///
@@ -35,11 +60,35 @@ pub trait Datapath: Send {
     /// When it cannot be started.
     fn closer(&mut self) -> Result<Box<dyn Closer>, BpfError>;
 
+    /// What closes connections that a policy forbids or that are too old.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    fn flow_closer(&mut self) -> Result<FlowCloser, BpfError>;
+
+    /// The programs for pods' interfaces, still on none.
+    ///
+    /// # Errors
+    /// When they are missing or interfaces cannot be reached.
+    fn pod_programs(&mut self) -> Result<Box<dyn PodPrograms>, BpfError>;
+
+    /// What takes ejected backends back.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    fn tender(&mut self) -> Result<Box<dyn Tender>, BpfError>;
+
     /// The kernel's counters.
     ///
     /// # Errors
     /// When the map is missing.
     fn counters(&self) -> Result<Box<dyn CounterSource>, BpfError>;
+
+    /// Tells the kernel how long connections are remembered, and opens what it tells about them.
+    ///
+    /// # Errors
+    /// When a map or program is missing, or the times cannot be written.
+    fn observe(&mut self, timeouts: &Timeouts) -> Result<Observation, BpfError>;
 
     /// What an operator should know about the start.
     fn warnings(&self) -> Vec<String>;
@@ -83,6 +132,10 @@ impl Datapath for KernelDatapath {
         self.loaded.tables()
     }
 
+    fn policy_tables(&mut self) -> Result<PolicyTables, BpfError> {
+        self.loaded.policy_tables()
+    }
+
     fn attach(&mut self) -> Result<Vec<Attachment>, BpfError> {
         bpf::attach(&mut self.loaded, &self.cgroup)
     }
@@ -91,8 +144,24 @@ impl Datapath for KernelDatapath {
         Ok(Box::new(self.loaded.closer()?))
     }
 
+    fn flow_closer(&mut self) -> Result<FlowCloser, BpfError> {
+        self.loaded.flow_closer()
+    }
+
+    fn pod_programs(&mut self) -> Result<Box<dyn PodPrograms>, BpfError> {
+        self.loaded.pod_programs(PodHook::of_this_kernel())
+    }
+
+    fn tender(&mut self) -> Result<Box<dyn Tender>, BpfError> {
+        self.loaded.tender()
+    }
+
     fn counters(&self) -> Result<Box<dyn CounterSource>, BpfError> {
         Ok(Box::new(self.loaded.counters()?))
+    }
+
+    fn observe(&mut self, timeouts: &Timeouts) -> Result<Observation, BpfError> {
+        self.loaded.observe(timeouts)
     }
 
     fn warnings(&self) -> Vec<String> {

@@ -79,7 +79,14 @@ pub async fn serve(
 }
 
 async fn ready(State(shared): State<Shared>) -> Response {
-    let reasons = reasons(&shared.admin.facts.snapshot(), &shared.admin.xds.snapshot());
+    let unjudged = shared.admin.engine.query(Engine::unjudged_pods).await;
+    let reasons = match unjudged {
+        Ok(unjudged) => {
+            let (facts, xds) = (shared.admin.facts.snapshot(), shared.admin.xds.snapshot());
+            reasons(&facts, &xds, &unjudged)
+        }
+        Err(e) => vec![e.to_string()],
+    };
     match reasons.is_empty() {
         true => "ok\n".into_response(),
         false => {
@@ -98,8 +105,10 @@ async fn scrape(State(shared): State<Shared>) -> Response {
 
 async fn text(shared: &Shared) -> Option<String> {
     let engine = &shared.admin.engine;
-    let summary = engine.query(Engine::summary).await.ok()?;
+    let mut summary = engine.query(Engine::summary).await.ok()?;
     let facts = shared.admin.facts.snapshot();
+    let usage = shared.admin.observed.usage(&facts.counters());
+    summary.maps.push(usage);
     let mut shot = snapshot(&facts, &shared.admin.xds.snapshot(), &summary);
     let mut after: Option<String> = None;
     while shot.services.len() < SERVICE_SERIES {
@@ -108,10 +117,13 @@ async fn text(shared: &Shared) -> Option<String> {
             .query(move |e| e.services(from.as_deref()))
             .await
             .ok()?;
-        shot.services.extend(page.rows.into_iter().map(|row| {
+        for row in page.rows {
+            let (service, port) = (row.service, row.port.to_string());
+            let limits = row.limits.map(|l| (service.clone(), port.clone(), l));
+            shot.limits.extend(limits);
             let (open, ever) = (row.open_connections, row.total_connections);
-            (row.service, row.port.to_string(), open, ever)
-        }));
+            shot.services.push((service, port, open, ever));
+        }
         after = page.next;
         if after.is_none() {
             break;

@@ -13,6 +13,9 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use weft_proto::resource::ResourceType;
+use weft_proto::wire::admin::v1::ServiceLimits;
+
+use crate::flow::FlowMetrics;
 
 /// Services with own series; beyond that there are only sums. Label sets cost memory here and money where they are stored.
 pub const SERVICE_SERIES: usize = 1_000;
@@ -40,6 +43,14 @@ struct ServiceLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabel {
+    service: String,
+    port: String,
+    /// The limit.
+    by: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CounterLabel {
     counter: String,
 }
@@ -51,6 +62,8 @@ pub struct Snapshot {
     pub connected: bool,
     /// Everything was received once and is in the kernel.
     pub synced: bool,
+    /// Of judgements from now on.
+    pub policy_epoch: u32,
     /// Resources in effect, by type.
     pub resources: Vec<(ResourceType, usize)>,
     /// Resources not wholly in effect, by type.
@@ -59,6 +72,8 @@ pub struct Snapshot {
     pub maps: Vec<(String, u64, u64, u64)>,
     /// Service, port, open and total connections; at most [`SERVICE_SERIES`].
     pub services: Vec<(String, String, u64, u64)>,
+    /// Service, port and counts of those of them that have timeouts, limits or outlier detection.
+    pub limits: Vec<(String, String, ServiceLimits)>,
     /// The kernel's counters.
     pub counters: Vec<(&'static str, u64)>,
 }
@@ -66,12 +81,15 @@ pub struct Snapshot {
 /// All metrics of the agent.
 pub struct Metrics {
     registry: Mutex<Registry>,
+    /// Flows and sweeps.
+    pub flows: FlowMetrics,
     apply_seconds: Family<TypeLabel, Histogram, fn() -> Histogram>,
     applied: Family<TypeLabel, Counter>,
     /// Streams to the control plane that were lost, or could not be opened.
     pub reconnects: Counter,
     connected: Gauge,
     synced: Gauge,
+    policy_epoch: Gauge,
     resources: Family<TypeLabel, Gauge>,
     rejected: Family<TypeLabel, Gauge>,
     map_entries: Family<MapLabel, Gauge>,
@@ -80,6 +98,10 @@ pub struct Metrics {
     open: Family<ServiceLabel, Gauge>,
     total: Family<ServiceLabel, Counter>,
     kernel: Family<CounterLabel, Counter>,
+    refused: Family<RefusalLabel, Counter>,
+    timed_out: Family<ServiceLabel, Counter>,
+    ejected: Family<ServiceLabel, Gauge>,
+    ejections: Family<ServiceLabel, Counter>,
 }
 
 impl fmt::Debug for Metrics {
@@ -100,11 +122,13 @@ impl Metrics {
     pub fn new() -> Self {
         let metrics = Self {
             registry: Mutex::new(Registry::with_prefix("weft")),
+            flows: FlowMetrics::default(),
             apply_seconds: Family::new_with_constructor(|| Histogram::new(APPLY_SECONDS)),
             applied: Family::default(),
             reconnects: Counter::default(),
             connected: Gauge::default(),
             synced: Gauge::default(),
+            policy_epoch: Gauge::default(),
             resources: Family::default(),
             rejected: Family::default(),
             map_entries: Family::default(),
@@ -113,6 +137,10 @@ impl Metrics {
             open: Family::default(),
             total: Family::default(),
             kernel: Family::default(),
+            refused: Family::default(),
+            timed_out: Family::default(),
+            ejected: Family::default(),
+            ejections: Family::default(),
         };
         metrics.register();
         metrics
@@ -141,6 +169,8 @@ impl Metrics {
             "1: everything was received once",
             self.synced.clone(),
         );
+        let help = "Grows whenever living connections have to be judged again";
+        r.register("policy_epoch", help, self.policy_epoch.clone());
         r.register("resources", "Resources in effect", self.resources.clone());
         let help = "Resources not wholly in effect";
         r.register("resources_rejected", help, self.rejected.clone());
@@ -156,6 +186,15 @@ impl Metrics {
         r.register("service_connections_open", help, self.open.clone());
         let help = "Connections to backends of the service ever (the first services by name only)";
         r.register("service_connections", help, self.total.clone());
+        let help = "Connects refused by a limit of the service";
+        r.register("service_connects_refused", help, self.refused.clone());
+        let help = "Connects that took longer than the service's timeout";
+        r.register("service_connects_timed_out", help, self.timed_out.clone());
+        let help = "Backends of the service passed over now because their connections failed";
+        r.register("service_backends_ejected", help, self.ejected.clone());
+        let help = "Ejections of backends of the service";
+        r.register("service_ejections", help, self.ejections.clone());
+        self.flows.register(&mut r);
         let help = "What kernel programs have counted since their maps were made";
         r.register("kernel_events", help, self.kernel.clone());
     }
@@ -184,6 +223,7 @@ impl Metrics {
     fn take(&self, snapshot: &Snapshot) {
         self.connected.set(snapshot.connected.into());
         self.synced.set(snapshot.synced.into());
+        self.policy_epoch.set(snapshot.policy_epoch.into());
         for (family, values) in [
             (&self.resources, &snapshot.resources),
             (&self.rejected, &snapshot.rejected),
@@ -207,9 +247,37 @@ impl Metrics {
             set(&self.open, &label, *open);
             count(&self.total, &label, *total);
         }
+        self.take_limits(&snapshot.limits);
         for (name, value) in &snapshot.counters {
             let counter = (*name).to_owned();
             count(&self.kernel, &CounterLabel { counter }, *value);
+        }
+    }
+}
+
+impl Metrics {
+    fn take_limits(&self, services: &[(String, String, ServiceLimits)]) {
+        self.refused.clear();
+        self.timed_out.clear();
+        self.ejected.clear();
+        self.ejections.clear();
+        for (service, port, limits) in services.iter().take(SERVICE_SERIES) {
+            let (service, port) = (service.clone(), port.clone());
+            for (by, refused) in [
+                ("max_connections", limits.limited),
+                ("connections_per_second", limits.rate_limited),
+            ] {
+                let label = RefusalLabel {
+                    service: service.clone(),
+                    port: port.clone(),
+                    by: by.to_owned(),
+                };
+                count(&self.refused, &label, refused);
+            }
+            let label = ServiceLabel { service, port };
+            count(&self.timed_out, &label, limits.timed_out);
+            set(&self.ejected, &label, limits.ejected.into());
+            count(&self.ejections, &label, limits.ejections);
         }
     }
 }
@@ -247,6 +315,7 @@ mod tests {
         metrics.applied(ResourceType::Listener, Duration::from_micros(150), 3);
         let mut snapshot = Snapshot {
             connected: true,
+            policy_epoch: 3,
             services: vec![("shop/cart".into(), "http".into(), 2, 7)],
             maps: vec![("slots".into(), 5, 10, 1)],
             counters: vec![("refused", 4)],
@@ -255,6 +324,7 @@ mod tests {
         let text = metrics.encode(&snapshot).expect("text");
         for line in [
             "weft_control_connected 1",
+            "weft_policy_epoch 3",
             "weft_map_entries{map=\"slots\"} 5",
             "weft_map_full_total{map=\"slots\"} 1",
             "weft_kernel_events_total{counter=\"refused\"} 4",

@@ -1,5 +1,7 @@
 //! The whole agent, with the real control plane and tables in memory for a kernel.
 
+use std::collections::BTreeSet;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +15,16 @@ use weft_control::{Config, ControlPlane};
 use weft_dataplane::admin::{self, RunDir};
 use weft_dataplane::agent::{self, AgentConfig, AgentError, ControlTarget};
 use weft_dataplane::bpf::{Attachment, BpfError};
-use weft_dataplane::datapath::{CounterSource, Datapath};
+use weft_dataplane::check::Judged;
+use weft_dataplane::close::{Destroyer, FlowCloser};
+use weft_dataplane::conntrack::Timeouts;
+use weft_dataplane::datapath::{CounterSource, Datapath, Observation};
 use weft_dataplane::engine::Closer;
-use weft_dataplane::tables::memory::MemoryTable;
+use weft_dataplane::flow::memory::MemoryKernel;
+use weft_dataplane::interfaces::{InterfaceIndex, PodPrograms};
+use weft_dataplane::limits::Tender;
+use weft_dataplane::tables::memory::{self, MemoryTable};
+use weft_dataplane::tables::policy::PolicyTables;
 use weft_dataplane::tables::{
     AllocatedIds, BackendEntry, BackendId, BackendLoad, ServiceEntry, ServiceId, ServiceKey, Slot,
     SlotKey, Tables,
@@ -98,13 +107,44 @@ impl Closer for Kernel {
     }
 }
 
+impl Tender for Kernel {
+    fn tend(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 impl CounterSource for Kernel {
     fn read(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 }
 
+/// The pods of these tests exist on paper only.
+struct NoInterfaces;
+
+impl PodPrograms for NoInterfaces {
+    fn attach(&mut self, _: InterfaceIndex) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn detach(&mut self, _: InterfaceIndex) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn attached(&mut self) -> io::Result<BTreeSet<InterfaceIndex>> {
+        Ok(BTreeSet::new())
+    }
+
+    fn hook(&self) -> &'static str {
+        "none"
+    }
+}
+
 impl Datapath for Kernel {
+    fn policy_tables(&mut self) -> Result<PolicyTables, BpfError> {
+        Ok(memory::policy_tables(100))
+    }
+
     fn tables(&mut self) -> Result<Tables, BpfError> {
         Ok(Tables {
             services: Box::new(self.services.clone()),
@@ -113,6 +153,7 @@ impl Datapath for Kernel {
             loads: Box::new(self.loads.clone()),
             cursors: Box::new(self.cursors.clone()),
             ids: Box::new(self.ids.clone()),
+            ..memory::tables(0)
         })
     }
 
@@ -124,12 +165,29 @@ impl Datapath for Kernel {
         }])
     }
 
+    fn tender(&mut self) -> Result<Box<dyn Tender>, BpfError> {
+        Ok(Box::new(self.clone()))
+    }
+
     fn closer(&mut self) -> Result<Box<dyn Closer>, BpfError> {
         Ok(Box::new(self.clone()))
     }
 
+    fn flow_closer(&mut self) -> Result<FlowCloser, BpfError> {
+        let flows = MemoryTable::new("closing_flows", 1);
+        FlowCloser::new(Box::new(flows), Destroyer::Netlink).map_err(BpfError::Interfaces)
+    }
+
+    fn pod_programs(&mut self) -> Result<Box<dyn PodPrograms>, BpfError> {
+        Ok(Box::new(NoInterfaces))
+    }
+
     fn counters(&self) -> Result<Box<dyn CounterSource>, BpfError> {
         Ok(Box::new(self.clone()))
+    }
+
+    fn observe(&mut self, _: &Timeouts) -> Result<Observation, BpfError> {
+        Ok(MemoryKernel::new(|_| Judged::default()).observation())
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -146,6 +204,7 @@ fn control(manifests: &Path, drain: &CancellationToken) -> InProcess {
     let config = Config {
         manifests: manifests.to_owned(),
         trust_domain: "cluster.local".into(),
+        root_namespace: "istio-system".to_owned(),
     };
     let plane = ControlPlane::start(config, drain.clone()).expect("a folder");
     let (connections, queue) = mpsc::channel(4);

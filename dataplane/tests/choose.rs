@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramInput};
 use weft_dataplane::bpf::open_tables;
 use weft_dataplane::tables::{
-    BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceId, ServiceKey, Slot,
-    SlotKey, Tables, WriteError,
+    BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceFlags, ServiceId,
+    ServiceKey, Slot, SlotKey, Tables, WriteError,
 };
 use weft_proto::model::{LbPolicy, Protocol};
 
@@ -84,6 +84,8 @@ impl Kernel {
             slots: slots.len() as u32,
             policy,
             affinity_seconds,
+            near: BackendId(slots.first().map_or(0, |(backend, ..)| *backend)),
+            flags: ServiceFlags::default(),
         };
         self.tables().services.write(&[(vip(), entry)]).unwrap();
     }
@@ -106,7 +108,11 @@ impl Kernel {
     }
 
     fn load(&self, id: u32, open: u64) {
-        let load = BackendLoad { open, total: open };
+        let load = BackendLoad {
+            open,
+            total: open,
+            srtt_us: 0,
+        };
         self.tables().loads.write(&[(BackendId(id), load)]).unwrap();
     }
 
@@ -124,7 +130,11 @@ impl Kernel {
         args[16..18].copy_from_slice(&key.port.to_be_bytes());
         args[18] = key.protocol.number();
         args[24..32].copy_from_slice(&client.to_ne_bytes());
-        let program = self.object.progs_mut().next().unwrap();
+        let program = self
+            .object
+            .progs_mut()
+            .find(|p| p.name() == "weft_test_choose");
+        let program = program.unwrap();
         let input = ProgramInput {
             context_in: Some(&mut args),
             ..Default::default()

@@ -9,8 +9,8 @@ use libbpf_rs::MapCore;
 use weft_dataplane::bpf::{self, Counters, Loaded, MapSizes, PinDir};
 use weft_dataplane::close::Closer;
 use weft_dataplane::tables::{
-    BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceId, ServiceKey, Slot,
-    SlotKey, Tables,
+    BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceFlags, ServiceId,
+    ServiceKey, Slot, SlotKey, Tables,
 };
 use weft_lab::probe::Attempt;
 use weft_lab::{GetOptions, Lab, Node, Pod, PodSpec, ServeOptions};
@@ -83,6 +83,8 @@ impl Kernel {
             slots: backends.len() as u32,
             policy: LbPolicy::RoundRobin,
             affinity_seconds: 0,
+            near: BackendId(id * 10),
+            flags: ServiceFlags::default(),
         };
         let key = ServiceKey {
             address: vip.parse().unwrap(),

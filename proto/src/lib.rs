@@ -8,6 +8,7 @@
 pub mod convert;
 pub mod model;
 pub mod resource;
+pub mod time;
 
 pub use envoy_types::pb as envoy;
 
@@ -19,9 +20,19 @@ pub mod wire {
             tonic::include_proto!("weft.workload.v1");
         }
     }
+    pub mod policy {
+        pub mod v1 {
+            tonic::include_proto!("weft.policy.v1");
+        }
+    }
     pub mod status {
         pub mod v1 {
             tonic::include_proto!("weft.status.v1");
+        }
+    }
+    pub mod flow {
+        pub mod v1 {
+            tonic::include_proto!("weft.flow.v1");
         }
     }
     pub mod admin {

@@ -17,6 +17,8 @@ pub enum ResourceType {
     Endpoints,
     /// `envoy.config.listener.v3.Listener`
     Listener,
+    /// `weft.policy.v1.Policy`
+    Policy,
     /// `weft.workload.v1.Workload`
     Workload,
     /// `weft.status.v1.Problem`
@@ -25,10 +27,11 @@ pub enum ResourceType {
 
 impl ResourceType {
     /// All of them, in the order in which they are best sent: what is referred to before what refers to it.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Cluster,
         Self::Endpoints,
         Self::Listener,
+        Self::Policy,
         Self::Workload,
         Self::Problem,
     ];
@@ -40,6 +43,7 @@ impl ResourceType {
             Self::Cluster => "type.googleapis.com/envoy.config.cluster.v3.Cluster",
             Self::Endpoints => "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
             Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
+            Self::Policy => "type.googleapis.com/weft.policy.v1.Policy",
             Self::Workload => "type.googleapis.com/weft.workload.v1.Workload",
             Self::Problem => "type.googleapis.com/weft.status.v1.Problem",
         }

@@ -38,7 +38,8 @@ fn listener(protocol: Protocol) -> PbListener {
         cluster: "c".to_owned(),
         layer: Layer::Four,
         idle_timeout: None,
-        max_connection_duration: None,
+        max_duration: None,
+        connections_per_second: None,
     })
 }
 
@@ -50,6 +51,8 @@ fn cluster() -> PbCluster {
         affinity: None,
         locality: LocalityMode::None,
         connect_timeout: None,
+        max_connections: None,
+        outlier: None,
     })
 }
 
@@ -203,6 +206,7 @@ fn workloads() {
         labels: [].into(),
         spiffe_id: String::new(),
         host_network: false,
+        ports: Vec::new(),
     });
     pb.addresses.push(vec![1, 2, 3]);
     assert_eq!(decode_workload(&pb).unwrap_err().field, "addresses[1]");

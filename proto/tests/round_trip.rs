@@ -1,6 +1,8 @@
 //! What is encoded is decoded to the same.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
+mod policies;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -9,10 +11,11 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use weft_proto::convert::{decode, encode};
+use weft_proto::model::policy::IpProtocol;
 use weft_proto::model::{
     Cluster, ClusterEndpoints, Endpoint, EndpointSource, Health, Layer, LbPolicy, Listener,
-    Locality, LocalityMode, Problem, Protocol, Resource, ServiceRef, Severity, Workload,
-    WorkloadKind,
+    Locality, LocalityMode, NamedPort, Outlier, Problem, Protocol, Resource, ServiceRef, Severity,
+    Workload, WorkloadKind,
 };
 
 fn name() -> impl Strategy<Value = String> {
@@ -103,17 +106,40 @@ fn cluster() -> impl Strategy<Value = Cluster> {
         affinity,
         locality,
         option::of(duration()),
+        option::of(1u32..u32::MAX),
+        option::of(outlier()),
     )
         .prop_map(
-            |(name, endpoints, policy, affinity, locality, connect_timeout)| Cluster {
+            |(
                 name,
                 endpoints,
                 policy,
                 affinity,
                 locality,
                 connect_timeout,
+                max_connections,
+                outlier,
+            )| Cluster {
+                name,
+                endpoints,
+                policy,
+                affinity,
+                locality,
+                connect_timeout,
+                max_connections,
+                outlier,
             },
         )
+}
+
+fn outlier() -> impl Strategy<Value = Outlier> {
+    (1u32.., duration(), 0u32..=100).prop_map(
+        |(consecutive_failures, base_ejection, max_ejected_percent)| Outlier {
+            consecutive_failures,
+            base_ejection,
+            max_ejected_percent,
+        },
+    )
 }
 
 fn listener() -> impl Strategy<Value = Listener> {
@@ -133,21 +159,44 @@ fn listener() -> impl Strategy<Value = Listener> {
         any::<bool>(),
         name(),
         times,
+        option::of(1u32..),
     )
         .prop_map(
-            |(name, service, addresses, port, tcp, cluster, (idle_timeout, longest))| Listener {
-                name,
-                service,
-                addresses: distinct(addresses),
-                port,
-                protocol: if tcp { Protocol::Tcp } else { Protocol::Udp },
-                cluster,
-                layer: Layer::Four,
-                idle_timeout,
-                // Envoy's udp_proxy has no such limit.
-                max_connection_duration: longest.filter(|_| tcp),
+            |(name, service, addresses, port, tcp, cluster, (idle_timeout, longest), rate)| {
+                Listener {
+                    name,
+                    service,
+                    addresses: distinct(addresses),
+                    port,
+                    protocol: if tcp { Protocol::Tcp } else { Protocol::Udp },
+                    cluster,
+                    layer: Layer::Four,
+                    idle_timeout,
+                    // Envoy's udp_proxy has no such limit; ours is in milliseconds.
+                    max_duration: longest.map(|d| {
+                        if tcp {
+                            d
+                        } else {
+                            Duration::from_millis(d.as_secs() * 1000 + 1)
+                        }
+                    }),
+                    connections_per_second: rate,
+                }
             },
         )
+}
+
+fn named_port() -> impl Strategy<Value = NamedPort> {
+    let protocol = prop_oneof![
+        Just(IpProtocol::Tcp),
+        Just(IpProtocol::Udp),
+        Just(IpProtocol::Sctp)
+    ];
+    ("[a-z]{1,5}", 1u16.., protocol).prop_map(|(name, port, protocol)| NamedPort {
+        name,
+        port,
+        protocol,
+    })
 }
 
 fn workload() -> impl Strategy<Value = Workload> {
@@ -160,26 +209,30 @@ fn workload() -> impl Strategy<Value = Workload> {
         texts,
         labels,
         any::<bool>(),
+        vec(named_port(), 0..3),
     )
-        .prop_map(|(name, pod, addresses, texts, labels, host_network)| {
-            let [node, zone, namespace, service_account, spiffe_id] = texts;
-            Workload {
-                name,
-                kind: if pod {
-                    WorkloadKind::Pod
-                } else {
-                    WorkloadKind::Node
-                },
-                addresses,
-                node,
-                zone,
-                namespace,
-                service_account,
-                labels,
-                spiffe_id,
-                host_network,
-            }
-        })
+        .prop_map(
+            |(name, pod, addresses, texts, labels, host_network, ports)| {
+                let [node, zone, namespace, service_account, spiffe_id] = texts;
+                Workload {
+                    name,
+                    kind: if pod {
+                        WorkloadKind::Pod
+                    } else {
+                        WorkloadKind::Node
+                    },
+                    addresses,
+                    node,
+                    zone,
+                    namespace,
+                    service_account,
+                    labels,
+                    spiffe_id,
+                    host_network,
+                    ports,
+                }
+            },
+        )
 }
 
 fn problem() -> impl Strategy<Value = Problem> {
@@ -207,6 +260,7 @@ fn resource() -> impl Strategy<Value = Resource> {
         })),
         listener().prop_map(Resource::Listener),
         workload().prop_map(Resource::Workload),
+        policies::policy().prop_map(Resource::Policy),
         problem().prop_map(Resource::Problem),
     ]
 }

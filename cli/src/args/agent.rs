@@ -1,12 +1,15 @@
 //! Options of the node agent, in `weft agent` and in `weft up`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use weft_dataplane::agent::FLOW_HISTORY;
 use weft_dataplane::http::MetricsAddress;
+use weft_dataplane::tables::policy::Verdict;
 use weft_l7_proxy::EnvoyChoice;
 
 use super::{MapSize, Refusal, RunDir, unsupported};
@@ -58,6 +61,10 @@ pub(crate) struct AgentArgs {
     )]
     pub(crate) drain_timeout: Duration,
 
+    /// Flows that are kept for `weft flows`
+    #[arg(long, env = "WEFT_FLOW_HISTORY", value_name = "FLOWS", default_value_t = FLOW_HISTORY)]
+    pub(crate) flow_history: NonZeroUsize,
+
     /// Envoy for layer 7: a path, "none", or "auto" for `envoy` on PATH, then the one that setup installed. This
     /// version hands nothing to it yet
     #[arg(long, env = "WEFT_ENVOY", value_name = "PATH", default_value = "auto")]
@@ -72,7 +79,7 @@ pub(crate) struct AgentArgs {
     )]
     pub(crate) acceleration: Acceleration,
 
-    /// What happens to connections that no policy names. "deny" is not in this version and is refused
+    /// What happens to connections about which no policy says anything
     #[arg(
         long,
         env = "WEFT_DEFAULT_POLICY",
@@ -127,6 +134,15 @@ pub(crate) enum DefaultPolicy {
     Deny,
 }
 
+impl From<DefaultPolicy> for Verdict {
+    fn from(policy: DefaultPolicy) -> Self {
+        match policy {
+            DefaultPolicy::Allow => Self::Allow,
+            DefaultPolicy::Deny => Self::Deny,
+        }
+    }
+}
+
 impl AgentArgs {
     /// Where metrics are to be served, and whether that was asked for.
     pub(crate) fn metrics(&self) -> Option<MetricsAddress> {
@@ -138,13 +154,6 @@ impl AgentArgs {
     /// # Errors
     /// An option asks for what this version cannot do, and doing without would surprise.
     pub(super) fn check(&self) -> Result<(), Refusal> {
-        if self.default_policy == DefaultPolicy::Deny {
-            return Err(unsupported::refuse(
-                "--default-policy deny",
-                "policies are",
-                "nothing would be denied: leave the option out or give \"allow\"",
-            ));
-        }
         if self.otlp.is_some() {
             return Err(unsupported::refuse(
                 "--otlp",

@@ -26,6 +26,15 @@ pub(crate) struct SourceArgs {
         default_value = "cluster.local"
     )]
     pub(crate) trust_domain: String,
+
+    /// Istio's root namespace: its AuthorizationPolicies are for the whole mesh
+    #[arg(
+        long,
+        env = "WEFT_ROOT_NAMESPACE",
+        value_name = "NAME",
+        default_value = "istio-system"
+    )]
+    pub(crate) root_namespace: String,
 }
 
 impl SourceArgs {

@@ -39,7 +39,7 @@ pub(crate) struct OutputArgs {
 pub(crate) enum OutputFormat {
     /// Aligned columns.
     Table,
-    /// One JSON document.
+    /// One JSON document; of flows and connections one object a line.
     Json,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct StatusArgs {
     pub(crate) output: OutputArgs,
 }
 
-/// Options of `weft services`, `weft backends` and `weft workloads`.
+/// Options of `weft services`, `weft backends`, `weft workloads` and `weft policies`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only this one; "NAMESPACE/" for all of a namespace

@@ -3,6 +3,7 @@
 mod agent;
 mod control;
 mod file;
+mod flows;
 mod look;
 mod map_size;
 mod remote;
@@ -16,6 +17,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use agent::{AgentArgs, Metrics};
 pub(crate) use control::{ControlArgs, SourceArgs, UpArgs};
+pub(crate) use flows::{CheckArgs, ConntrackArgs, FlowsArgs};
 pub(crate) use look::{CleanupArgs, DoctorArgs, ListArgs, OutputFormat, RunDir, StatusArgs};
 pub(crate) use map_size::MapSize;
 pub(crate) use remote::RemoteAgentArgs;
@@ -104,6 +106,14 @@ pub(crate) enum Verb {
     Backends(ListArgs),
     /// List pods and nodes
     Workloads(ListArgs),
+    /// List the objects that say who may talk to whom
+    Policies(ListArgs),
+    /// Show what happens to connections: opened, closed, denied, audited, expired
+    Flows(FlowsArgs),
+    /// List the connections that the kernel remembers
+    Conntrack(ConntrackArgs),
+    /// Tell whether a connection would be let through, by which policy, and why
+    Check(CheckArgs),
     /// Show what this machine offers and what is lost without it
     Doctor(DoctorArgs),
     /// Remove everything that an agent ever attached or pinned

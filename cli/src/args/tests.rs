@@ -132,7 +132,10 @@ fn bad_values_name_the_option() {
         ("weft up --node n", "--manifests"),
         ("weft agent --node n", "--control"),
         ("weft control --listen 127.0.0.1:1", "--manifests"),
-        ("weft conntrack", "conntrack"),
+        ("weft contrack", "contrack"),
+        ("weft flows --verdict maybe", "--verdict"),
+        ("weft check shop/a shop/b:x", "TO"),
+        ("weft check shop/a", "TO"),
         ("weft", "weft"),
     ] {
         let error = refused(line);
@@ -143,7 +146,6 @@ fn bad_values_name_the_option() {
 #[test]
 fn what_this_version_has_not_is_refused() {
     for (options, what) in [
-        ("--default-policy deny", "policies"),
         ("--otlp http://127.0.0.1:4317", "export"),
         ("--join-token-file t", "TLS"),
         ("--ca-bundle t", "TLS"),
@@ -161,7 +163,7 @@ fn what_this_version_has_not_is_refused() {
 fn features_that_may_be_absent_are_no_error() {
     agent("weft up --manifests m --node n --acceleration auto --envoy auto --default-policy allow");
     agent(
-        "weft up --manifests m --node n --acceleration off --envoy none --trust-domain mesh.example",
+        "weft up --manifests m --node n --acceleration off --envoy none --default-policy deny --trust-domain mesh.example",
     );
 }
 
@@ -254,10 +256,13 @@ fn a_missing_file_is_named() {
 
 #[test]
 fn the_file_cannot_bring_back_a_refused_option() {
-    let error = with_file("default-policy: deny\n", "weft up --manifests m --node n");
+    let error = with_file(
+        "otlp: http://127.0.0.1:4317\n",
+        "weft up --manifests m --node n",
+    );
     assert!(
         error
-            .expect_err("deny")
+            .expect_err("refused")
             .to_string()
             .contains("not in this version")
     );

@@ -27,7 +27,7 @@ pub(crate) fn backends(list: &[Backend], style: Style) -> String {
         table.row([
             backend.service.clone(),
             address(backend),
-            backend.health.clone(),
+            health(backend),
             if backend.selected { "yes" } else { "no" }.to_owned(),
             backend.weight.to_string(),
             backend.workload.clone(),
@@ -38,6 +38,14 @@ pub(crate) fn backends(list: &[Backend], style: Style) -> String {
         ]);
     }
     table.text()
+}
+
+/// As the control plane has it, and for how long the kernel passes it over all the same.
+fn health(backend: &Backend) -> String {
+    match backend.ejected_for_ms.div_ceil(1000) {
+        0 => backend.health.clone(),
+        seconds => format!("{}, ejected {seconds}s", backend.health),
+    }
 }
 
 fn address(backend: &Backend) -> String {

@@ -24,16 +24,27 @@ pub(crate) fn services(list: &[Service], style: Style) -> String {
             addresses,
             policy(service),
             backends(service),
-            service.open_connections.to_string(),
+            open(service),
             service.total_connections.to_string(),
         ]);
     }
     table.text()
 }
 
+/// Against the limit, where there is one.
+fn open(service: &Service) -> String {
+    let open = service.open_connections;
+    match service.limits.map(|limits| limits.max_connections) {
+        Some(most) if most > 0 => format!("{open} of {most}"),
+        _ => open.to_string(),
+    }
+}
+
 /// How many take connections, and how many others there are.
 fn backends(service: &Service) -> String {
+    let ejected = service.limits.map_or(0, |limits| limits.ejected);
     let others = [
+        (ejected, "ejected"),
         (service.draining, "draining"),
         (service.unhealthy, "unhealthy"),
     ];

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use weft_proto::wire::admin::v1::{ConfigProblem, Map, Program, Rejection, Status, Subscription};
+use weft_proto::wire::admin::v1::{
+    ConfigProblem, Map, PodInterface, Program, Rejection, Status, Subscription,
+};
 
 use super::{Style, Table};
 
@@ -31,6 +33,7 @@ pub(crate) fn status(status: &Status, style: Style) -> String {
     let sections = [
         Some(summary(status)),
         programs(&status.programs, style),
+        interfaces(&status.interfaces, style),
         maps(&status.maps, style),
         subscriptions(&status.subscriptions, style),
         counters(status, style),
@@ -58,8 +61,8 @@ fn summary(status: &Status) -> String {
         (false, reasons) => format!("no: {}", reasons.join("; ")),
     };
     let mut text = format!(
-        "node     {}\nagent    {}, pid {}, up {uptime}\ncontrol  {}, {link}\nready    {ready}\n",
-        status.node, status.version, status.pid, status.control,
+        "node     {}\nagent    {}, pid {}, up {uptime}\ncontrol  {}, {link}\npolicy   epoch {}\nready    {ready}\n",
+        status.node, status.version, status.pid, status.control, status.policy_epoch,
     );
     for warning in &status.warnings {
         text.push_str(&format!("warning  {warning}\n"));
@@ -79,14 +82,34 @@ fn missing(status: &Status) -> String {
 fn programs(list: &[Program], style: Style) -> Option<String> {
     let mut table = Table::new(style, ["PROGRAM", "HOOK", "ATTACHED"]);
     for program in list {
-        let attached = match (program.attached, program.error.as_str()) {
-            (true, _) => "yes".to_owned(),
-            (false, "") => "no".to_owned(),
-            (false, error) => format!("no: {error}"),
-        };
+        let attached = attached(program.attached, &program.error);
         table.row([program.name.clone(), program.attach_type.clone(), attached]);
     }
     (!list.is_empty()).then(|| table.text())
+}
+
+fn interfaces(list: &[PodInterface], style: Style) -> Option<String> {
+    let mut table = Table::new(style, ["POD", "ADDRESSES", "INTERFACE", "HOOK", "ATTACHED"]);
+    for interface in list {
+        let names = interface.workloads.iter();
+        let names: Vec<_> = names.map(|n| n.strip_prefix("pod/").unwrap_or(n)).collect();
+        table.row([
+            names.join(", "),
+            interface.addresses.join(", "),
+            interface.interface.clone(),
+            interface.hook.clone(),
+            attached(interface.attached, &interface.error),
+        ]);
+    }
+    (!list.is_empty()).then(|| table.text())
+}
+
+fn attached(attached: bool, error: &str) -> String {
+    match (attached, error) {
+        (true, _) => "yes".to_owned(),
+        (false, "") => "no".to_owned(),
+        (false, error) => format!("no: {error}"),
+    }
 }
 
 fn maps(list: &[Map], style: Style) -> Option<String> {

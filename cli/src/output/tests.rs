@@ -1,10 +1,12 @@
 use serde_json::Value;
 use weft_proto::wire::admin::v1::{
-    Backend, ConfigProblem, Counter, Map, Program, Rejection, Service, Status, Subscription,
-    Workload,
+    Backend, ConfigProblem, Counter, Map, PodInterface, Program, Rejection, Service, Status,
+    Subscription, Workload,
 };
 
 use super::*;
+
+mod connections;
 
 fn a_service() -> Service {
     Service {
@@ -47,6 +49,15 @@ fn a_status() -> Status {
                 ..Default::default()
             },
         ],
+        interfaces: vec![PodInterface {
+            workloads: vec!["pod/shop/web".into()],
+            addresses: vec!["10.0.0.7".into(), "fd00::7".into()],
+            interface: "veth3".into(),
+            index: 9,
+            hook: "tcx".into(),
+            attached: false,
+            error: "no such device".into(),
+        }],
         maps: vec![Map {
             name: "slots".into(),
             entries: 5,
@@ -77,6 +88,7 @@ fn a_status() -> Status {
         }],
         reasons: vec!["sockops is not attached".into()],
         warnings: vec!["map slots keeps its 10 entries".into()],
+        policy_epoch: 7,
     }
 }
 
@@ -163,9 +175,13 @@ fn status_tells_everything() {
         "n1",
         "pid 42, up 1m 15s",
         "in-process, connected",
+        "policy   epoch 7",
         "no: sockops is not attached",
         "warning  map slots keeps its 10 entries",
         "no: no room",
+        "shop/web",
+        "veth3",
+        "no: no such device",
         "50 %",
         "Cluster",
         "shop/web:80",

@@ -67,5 +67,7 @@ fn config(args: &AgentArgs, control: ControlTarget) -> Result<AgentConfig> {
         metrics: args.metrics(),
         map_sizes: sizes.collect(),
         drain_timeout: args.drain_timeout,
+        flow_history: args.flow_history,
+        default_policy: args.default_policy.into(),
     })
 }

@@ -42,6 +42,7 @@ pub(super) fn start(args: &SourceArgs, drain: CancellationToken) -> Result<Contr
     let config = Config {
         manifests: args.folder()?.clone(),
         trust_domain: args.trust_domain.clone(),
+        root_namespace: args.root_namespace.clone(),
     };
     Ok(ControlPlane::start(config, drain)?)
 }

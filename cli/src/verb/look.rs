@@ -1,4 +1,4 @@
-//! `weft status`, `weft services`, `weft backends`, `weft workloads`: what the agent says about itself.
+//! `weft status`, `weft services`, `weft backends`, `weft workloads`, `weft policies`: what the agent says about itself.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -81,17 +81,29 @@ pub(crate) async fn workloads(args: &ListArgs) -> Result<(), Failure> {
     show(args, list, output::workload_name, output::workloads)
 }
 
-async fn connect(run_dir: &Path) -> Result<AdminClient<Channel>> {
+/// Lists what says who may talk to whom.
+///
+/// # Errors
+/// When there is no agent, or no such object.
+pub(crate) async fn policies(args: &ListArgs) -> Result<(), Failure> {
+    let mut agent = connect(&args.run_dir.path).await?;
+    let list = all(answer(agent.list_policies(ListRequest {})).await?).await?;
+    show(args, list, output::policy_name, output::policies)
+}
+
+pub(super) async fn connect(run_dir: &Path) -> Result<AdminClient<Channel>> {
     let connected = timeout(ANSWER_WITHIN, admin::connect(run_dir)).await;
     Ok(connected.map_err(|_| hangs())??)
 }
 
-async fn answer<T>(call: impl Future<Output = Result<Response<T>, GrpcStatus>>) -> Result<T> {
+pub(super) async fn answer<T>(
+    call: impl Future<Output = Result<Response<T>, GrpcStatus>>,
+) -> Result<T> {
     let answered = timeout(ANSWER_WITHIN, call).await.map_err(|_| hangs())?;
     Ok(answered.map_err(said)?.into_inner())
 }
 
-async fn all<T>(mut stream: Streaming<T>) -> Result<Vec<T>> {
+pub(super) async fn all<T>(mut stream: Streaming<T>) -> Result<Vec<T>> {
     let mut list = Vec::new();
     while let Some(item) = timeout(ANSWER_WITHIN, stream.message())
         .await
@@ -107,7 +119,7 @@ fn hangs() -> anyhow::Error {
     anyhow!("the agent does not answer: see its log")
 }
 
-fn said(status: GrpcStatus) -> anyhow::Error {
+pub(super) fn said(status: GrpcStatus) -> anyhow::Error {
     anyhow!("the agent said: {}", status.message())
 }
 

@@ -1,9 +1,11 @@
 //! What each verb does.
 
 mod agent;
+mod check;
 mod cleanup;
 mod control;
 mod doctor;
+mod flows;
 mod look;
 mod tasks;
 mod up;
@@ -42,6 +44,10 @@ pub(crate) async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Services(args) => look::services(&args).await?,
         Verb::Backends(args) => look::backends(&args).await?,
         Verb::Workloads(args) => look::workloads(&args).await?,
+        Verb::Policies(args) => look::policies(&args).await?,
+        Verb::Flows(args) => flows::flows(&args).await?,
+        Verb::Conntrack(args) => flows::conntrack(&args).await?,
+        Verb::Check(args) => check::run(&args).await?,
         Verb::Doctor(args) => doctor::run(&args).await?,
         Verb::Cleanup(args) => cleanup::run(&args)?,
     }

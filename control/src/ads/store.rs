@@ -151,8 +151,9 @@ const fn index(resource_type: ResourceType) -> usize {
         ResourceType::Cluster => 0,
         ResourceType::Endpoints => 1,
         ResourceType::Listener => 2,
-        ResourceType::Workload => 3,
-        ResourceType::Problem => 4,
+        ResourceType::Policy => 3,
+        ResourceType::Workload => 4,
+        ResourceType::Problem => 5,
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use weft_proto::resource::ResourceType;
 
-use super::Engine;
+use super::{Engine, Settings};
 use crate::ads::Store;
 use crate::object::{Object, ObjectRef};
 use crate::read::Reading;
@@ -76,6 +76,47 @@ fn manifest() -> impl Strategy<Value = Value> {
     ]
 }
 
+/// Policies whose meaning depends on namespaces, which come and go with their labels and with pods.
+fn policy() -> impl Strategy<Value = Value> {
+    let name = || prop::sample::select(&NAMES[..]);
+    let selector = || {
+        prop_oneof![
+            Just(json!({})),
+            name().prop_map(|team| json!({"matchLabels": {"team": team}})),
+            name().prop_map(|team| json!({"matchExpressions": [
+                {"key": "team", "operator": "NotIn", "values": [team]},
+            ]})),
+            name().prop_map(|n| json!({"matchLabels": {"kubernetes.io/metadata.name": n}})),
+        ]
+    };
+    prop_oneof![
+        (name(), name()).prop_map(|(name, team)| json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"team": team}},
+        })),
+        (name(), name(), 1..4u8).prop_map(|(name, namespace, ip)| json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": namespace},
+            "status": {"podIP": format!("10.0.1.{ip}")},
+        })),
+        (name(), selector()).prop_map(|(name, selector)| json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": {"name": name, "namespace": name},
+            "spec": {"podSelector": {}, "ingress": [{"from": [{"namespaceSelector": selector}]}]},
+        })),
+        (name(), selector(), selector(), 0..3usize).prop_map(
+            |(name, subject, peer, rules)| json!({
+                "apiVersion": "policy.networking.k8s.io/v1alpha2", "kind": "ClusterNetworkPolicy",
+                "metadata": {"name": name},
+                "spec": {
+                    "tier": "Admin", "priority": 1, "subject": {"namespaces": subject},
+                    "egress": vec![json!({"action": "Deny", "to": [{"namespaces": peer}]}); rules],
+                },
+            })
+        ),
+    ]
+}
+
 fn object(manifest: &Value) -> Object {
     let mut reading = Reading::default();
     reading.add(manifest.clone(), &Arc::from("x.yaml:1"));
@@ -94,6 +135,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => manifest().prop_map(Step::Write),
+        2 => policy().prop_map(Step::Write),
         1 => any::<usize>().prop_map(Step::Remove),
     ]
 }
@@ -118,7 +160,7 @@ impl World {
     fn new() -> Self {
         let store = Arc::new(Store::default());
         let mut world = Self {
-            engine: Engine::new(Arc::clone(&store), "cluster.local".to_owned()),
+            engine: Engine::new(Arc::clone(&store), Settings::default()),
             store,
         };
         world.tell(Event::Synced);
@@ -183,6 +225,49 @@ fn a_problem_that_comes_and_goes_at_once_leaves_nothing() {
         sender.try_send(vec![event]).unwrap();
     }
     drop(sender);
-    Engine::new(Arc::clone(&store), "cluster.local".to_owned()).run(events);
+    Engine::new(Arc::clone(&store), Settings::default()).run(events);
     assert!(published(&store).is_empty());
+}
+
+#[test]
+fn a_change_touches_the_policies_that_it_concerns_and_no_others() {
+    let mut world = World::new();
+    let namespace = |name: &str, team: &str| {
+        object(&json!({
+            "apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"team": team}},
+        }))
+    };
+    let policy = |name: &str, team: &str, port: u16| {
+        object(&json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+            "metadata": {"name": name},
+            "spec": {"podSelector": {}, "ingress": [{
+                "from": [{"namespaceSelector": {"matchLabels": {"team": team}}}],
+                "ports": [{"port": port}],
+            }]},
+        }))
+    };
+    world.tell(Event::Applied(namespace("a", "red")));
+    for (name, team) in [("red", "red"), ("blue", "blue")] {
+        world.tell(Event::Applied(policy(name, team, 80)));
+    }
+    let mut changed = |object: Object| {
+        let before = published(&world.store);
+        world.tell(Event::Applied(object));
+        let after = published(&world.store);
+        let differing = after
+            .iter()
+            .filter(|(name, v)| before.get(*name) != Some(v));
+        differing
+            .map(|((_, name), _)| name.clone())
+            .collect::<Vec<_>>()
+    };
+    let red = "networkpolicy/default/red#ingress";
+    let blue = "networkpolicy/default/blue#ingress";
+    assert_eq!(changed(policy("red", "red", 81)), [red]);
+    assert_eq!(changed(namespace("b", "red")), [red]);
+    assert_eq!(changed(namespace("b", "blue")), [blue, red]);
+    assert!(changed(namespace("c", "green")).is_empty());
+    assert!(changed(namespace("c", "yellow")).is_empty());
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use super::Model;
-use crate::object::ObjectName;
+use crate::object::{ObjectName, ObjectRef};
 
 /// Names whose resources may differ from what was computed last.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Dirty {
     pub pods: BTreeSet<ObjectName>,
     /// Nodes of which the workload may differ.
     pub nodes: BTreeSet<Arc<str>>,
+    /// NetworkPolicies and the like of which the resources may differ; also those that are gone.
+    pub access: BTreeSet<ObjectRef>,
     /// Nodes that moved to another zone.
     pub(super) zones: HashSet<Arc<str>>,
 }
@@ -29,6 +31,7 @@ impl Dirty {
             && self.endpoints.is_empty()
             && self.pods.is_empty()
             && self.nodes.is_empty()
+            && self.access.is_empty()
             && self.zones.is_empty()
     }
 }

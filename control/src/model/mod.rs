@@ -1,8 +1,10 @@
 //! The cluster as it is now: all objects, indexed so that a change finds what depends on it without a search.
 
+mod access;
 mod claims;
 mod dirty;
 mod labels;
+mod namespaces;
 mod pods;
 mod services;
 mod slices;
@@ -14,8 +16,10 @@ pub use claims::{Claim, Claimant};
 pub use dirty::Dirty;
 pub use pods::Pods;
 
+use self::access::Access;
 use self::claims::Claims;
 use self::labels::LabelIndex;
+use self::namespaces::Namespaces;
 use self::slices::Slices;
 use crate::object::{
     EndpointSlice, Kind, Node, Object, ObjectName, ObjectRef, Pod, Service, Spec, TrafficPolicy,
@@ -43,6 +47,8 @@ pub struct Model {
     /// Policies by the service that they target.
     targets: HashMap<ObjectName, BTreeSet<ObjectName>>,
     claims: Claims,
+    namespaces: Namespaces,
+    access: Access,
     selectors: LabelIndex,
     dirty: Dirty,
 }
@@ -57,7 +63,7 @@ impl Model {
             spec,
         } = object;
         match spec {
-            Spec::Namespace => {}
+            Spec::Namespace(namespace) => self.apply_namespace(&name.name, Some(namespace)),
             Spec::Node(node) => self.apply_node(name.name, Some(node)),
             Spec::Pod(pod) => self.apply_pod(&name, Some(pod)),
             Spec::EndpointSlice(slice) => self.apply_slice(&name, Some(slice)),
@@ -77,6 +83,10 @@ impl Model {
                     spec,
                 }),
             ),
+            Spec::Access(policy) => {
+                let kind = policy.kind();
+                self.apply_access(ObjectRef { kind, name }, Some(policy));
+            }
         }
     }
 
@@ -84,12 +94,15 @@ impl Model {
     pub fn delete(&mut self, reference: &ObjectRef) {
         let name = &reference.name;
         match reference.kind {
-            Kind::Namespace => {}
+            Kind::Namespace => self.apply_namespace(&name.name, None),
             Kind::Node => self.apply_node(Arc::clone(&name.name), None),
             Kind::Pod => self.apply_pod(name, None),
             Kind::EndpointSlice => self.apply_slice(name, None),
             Kind::Service => self.apply_service(name, None),
             Kind::TrafficPolicy => self.apply_policy(name, None),
+            Kind::NetworkPolicy | Kind::ClusterNetworkPolicy | Kind::AuthorizationPolicy => {
+                self.apply_access(reference.clone(), None);
+            }
         }
     }
 

@@ -104,6 +104,11 @@ impl Model {
             self.pods.insert(name, pod);
         }
         self.dirty.pods.insert(name.clone());
+        if old.is_none() {
+            self.enter_namespace(&name.namespace);
+        } else if pod.is_none() {
+            self.leave_namespace(&name.namespace);
+        }
         for pod in [&old, &pod].into_iter().flatten() {
             let services: Vec<_> = self.selecting(name, pod).collect();
             self.dirty.endpoints.extend(services);

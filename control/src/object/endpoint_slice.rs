@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weft_proto::model::Health;
 
-use super::{NamedPort, ObjectName};
+use super::{ObjectName, SlicePort};
 
 /// One endpoint of a slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct EndpointSlice {
     /// Label `kubernetes.io/service-name`.
     pub service: Arc<str>,
     /// The ports every endpoint of the slice listens on.
-    pub ports: Vec<NamedPort>,
+    pub ports: Vec<SlicePort>,
     /// Its endpoints.
     pub endpoints: Vec<SliceEndpoint>,
 }

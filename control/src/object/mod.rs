@@ -1,7 +1,9 @@
 //! The cluster's objects as far as Weft uses them: checked, small, and free of any API library's types.
 
+mod access;
 mod endpoint_slice;
 mod name;
+mod namespace;
 mod node;
 mod pod;
 mod service;
@@ -9,11 +11,17 @@ mod traffic_policy;
 
 use std::sync::Arc;
 
+pub use access::{
+    AccessPolicy, AccessRules, Action, AuthorizationPolicy, AuthorizationRule, Clause,
+    ClusterNetworkPolicy, ClusterPeer, ClusterPort, ClusterRule, LabelSelector, NetworkPeer,
+    NetworkPolicy, NetworkPort, NetworkRule, PodSelector, PortChoice, Side,
+};
 pub use endpoint_slice::{EndpointSlice, SliceEndpoint};
 pub use name::{Kind, ObjectName, ObjectRef};
+pub use namespace::Namespace;
 pub use node::Node;
 pub use pod::Pod;
-pub use service::{NamedPort, Service, ServicePort, TargetPort};
+pub use service::{Service, ServicePort, SlicePort, TargetPort};
 pub use traffic_policy::TrafficPolicy;
 
 /// One object and where it was read.
@@ -32,8 +40,8 @@ pub struct Object {
 /// What an object says, by its kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spec {
-    /// Only its existence is of use so far.
-    Namespace,
+    /// What policies select by its labels.
+    Namespace(Arc<Namespace>),
     /// A machine.
     Node(Arc<Node>),
     /// A workload.
@@ -44,6 +52,8 @@ pub enum Spec {
     EndpointSlice(Arc<EndpointSlice>),
     /// How services are to be balanced.
     TrafficPolicy(Arc<TrafficPolicy>),
+    /// Who may talk to whom.
+    Access(Arc<AccessPolicy>),
 }
 
 impl Object {
@@ -51,13 +61,14 @@ impl Object {
     #[must_use]
     pub fn reference(&self) -> ObjectRef {
         ObjectRef {
-            kind: match self.spec {
-                Spec::Namespace => Kind::Namespace,
+            kind: match &self.spec {
+                Spec::Namespace(_) => Kind::Namespace,
                 Spec::Node(_) => Kind::Node,
                 Spec::Pod(_) => Kind::Pod,
                 Spec::Service(_) => Kind::Service,
                 Spec::EndpointSlice(_) => Kind::EndpointSlice,
                 Spec::TrafficPolicy(_) => Kind::TrafficPolicy,
+                Spec::Access(policy) => policy.kind(),
             },
             name: self.name.clone(),
         }

@@ -18,17 +18,26 @@ pub enum Kind {
     EndpointSlice,
     /// `weft.io/v1alpha1` TrafficPolicy
     TrafficPolicy,
+    /// `networking.k8s.io/v1` NetworkPolicy
+    NetworkPolicy,
+    /// `policy.networking.k8s.io/v1alpha2` ClusterNetworkPolicy
+    ClusterNetworkPolicy,
+    /// `security.istio.io/v1` AuthorizationPolicy
+    AuthorizationPolicy,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Namespace,
         Self::Node,
         Self::Pod,
         Self::Service,
         Self::EndpointSlice,
         Self::TrafficPolicy,
+        Self::NetworkPolicy,
+        Self::ClusterNetworkPolicy,
+        Self::AuthorizationPolicy,
     ];
 
     /// As in a manifest's `kind`.
@@ -41,23 +50,32 @@ impl Kind {
             Self::Service => "Service",
             Self::EndpointSlice => "EndpointSlice",
             Self::TrafficPolicy => "TrafficPolicy",
+            Self::NetworkPolicy => "NetworkPolicy",
+            Self::ClusterNetworkPolicy => "ClusterNetworkPolicy",
+            Self::AuthorizationPolicy => "AuthorizationPolicy",
         }
     }
 
-    /// The only `apiVersion` in which it is read.
+    /// The values of `apiVersion` in which it is read, the best first.
     #[must_use]
-    pub const fn api_version(self) -> &'static str {
+    pub const fn api_versions(self) -> &'static [&'static str] {
         match self {
-            Self::Namespace | Self::Node | Self::Pod | Self::Service => "v1",
-            Self::EndpointSlice => "discovery.k8s.io/v1",
-            Self::TrafficPolicy => "weft.io/v1alpha1",
+            Self::Namespace | Self::Node | Self::Pod | Self::Service => &["v1"],
+            Self::EndpointSlice => &["discovery.k8s.io/v1"],
+            Self::TrafficPolicy => &["weft.io/v1alpha1"],
+            Self::NetworkPolicy => &["networking.k8s.io/v1"],
+            Self::ClusterNetworkPolicy => &["policy.networking.k8s.io/v1alpha2"],
+            Self::AuthorizationPolicy => &["security.istio.io/v1", "security.istio.io/v1beta1"],
         }
     }
 
     /// Whether its objects live in a namespace.
     #[must_use]
     pub const fn is_namespaced(self) -> bool {
-        !matches!(self, Self::Namespace | Self::Node)
+        !matches!(
+            self,
+            Self::Namespace | Self::Node | Self::ClusterNetworkPolicy
+        )
     }
 }
 

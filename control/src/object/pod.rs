@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use weft_proto::model::{Health, Protocol};
+use weft_proto::model::policy::IpProtocol;
+use weft_proto::model::{Health, NamedPort, Protocol};
 
-use super::{NamedPort, TargetPort};
+use super::TargetPort;
 
 /// A pod as its peers see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +51,16 @@ impl Pod {
     pub fn port(&self, target: &TargetPort, protocol: Protocol) -> Option<u16> {
         match target {
             TargetPort::Number(number) => Some(*number),
-            TargetPort::Name(name) => self
-                .ports
-                .iter()
-                .find(|p| p.name == *name && p.protocol == protocol)
-                .map(|p| p.port),
+            TargetPort::Name(name) => {
+                let protocol = match protocol {
+                    Protocol::Tcp => IpProtocol::Tcp,
+                    Protocol::Udp => IpProtocol::Udp,
+                };
+                self.ports
+                    .iter()
+                    .find(|p| p.name == *name && p.protocol == protocol)
+                    .map(|p| p.port)
+            }
         }
     }
 }

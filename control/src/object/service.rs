@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use weft_proto::model::{LocalityMode, Protocol};
 
-/// A port with a name: a pod's container port or a slice's port.
+/// A port of an EndpointSlice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedPort {
+pub struct SlicePort {
     /// Empty when it has none.
     pub name: String,
     /// Transport protocol.

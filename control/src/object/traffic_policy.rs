@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_proto::model::{LbPolicy, LocalityMode};
+use weft_proto::model::{LbPolicy, LocalityMode, Outlier};
 
 /// What no standard API says about a service's connections. Fields that are `None` leave the service's own settings.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -22,4 +22,10 @@ pub struct TrafficPolicy {
     pub idle_timeout: Option<Duration>,
     /// Longest life of a connection.
     pub max_duration: Option<Duration>,
+    /// Open connections from one node.
+    pub max_connections: Option<u32>,
+    /// New connections from one node.
+    pub connections_per_second: Option<u32>,
+    /// When failing endpoints are left out.
+    pub outlier: Option<Outlier>,
 }

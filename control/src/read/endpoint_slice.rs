@@ -10,7 +10,7 @@ use weft_proto::model::Health;
 use super::fields;
 use super::findings::Findings;
 use super::names::shown;
-use crate::object::{EndpointSlice, NamedPort, ObjectName, SliceEndpoint};
+use crate::object::{EndpointSlice, ObjectName, SliceEndpoint, SlicePort};
 
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
@@ -58,7 +58,7 @@ pub(super) fn read(
     })
 }
 
-fn ports(list: &[EndpointPort], findings: &mut Findings) -> Vec<NamedPort> {
+fn ports(list: &[EndpointPort], findings: &mut Findings) -> Vec<SlicePort> {
     let mut good = Vec::with_capacity(list.len());
     for (i, entry) in list.iter().enumerate() {
         let Some(number) = entry.port else {
@@ -75,7 +75,7 @@ fn ports(list: &[EndpointPort], findings: &mut Findings) -> Vec<NamedPort> {
         );
         let port = fields::port(number, &format!("ports[{i}].port"), findings);
         if let (Some(protocol), Some(port)) = (protocol, port) {
-            good.push(NamedPort {
+            good.push(SlicePort {
                 name: entry.name.clone().unwrap_or_default(),
                 protocol,
                 port,

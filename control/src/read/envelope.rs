@@ -93,9 +93,13 @@ impl<'a> Envelope<'a> {
         }
         match kind {
             Kind::Service | Kind::Namespace => check_label(self.name),
-            Kind::Pod | Kind::Node | Kind::EndpointSlice | Kind::TrafficPolicy => {
-                check_subdomain(self.name)
-            }
+            Kind::Pod
+            | Kind::Node
+            | Kind::EndpointSlice
+            | Kind::TrafficPolicy
+            | Kind::NetworkPolicy
+            | Kind::ClusterNetworkPolicy
+            | Kind::AuthorizationPolicy => check_subdomain(self.name),
         }
         .map_err(|m| fail("metadata.name", m))?;
         if !kind.is_namespaced() {

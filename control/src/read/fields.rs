@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use weft_proto::model::Protocol;
+use weft_proto::model::policy::IpProtocol;
 
 use super::findings::Findings;
 use super::names::shown;
@@ -79,6 +80,26 @@ pub(super) fn protocol(
             findings.invalid(
                 field,
                 format!("{} is not a protocol: use TCP or UDP", shown(other)),
+            );
+            None
+        }
+    }
+}
+
+/// TCP, UDP or SCTP; TCP when nothing is said.
+pub(super) fn ip_protocol(
+    name: Option<&str>,
+    field: &str,
+    findings: &mut Findings,
+) -> Option<IpProtocol> {
+    match name.unwrap_or("TCP") {
+        "TCP" => Some(IpProtocol::Tcp),
+        "UDP" => Some(IpProtocol::Udp),
+        "SCTP" => Some(IpProtocol::Sctp),
+        other => {
+            findings.invalid(
+                field,
+                format!("{} is not a protocol: use TCP, UDP or SCTP", shown(other)),
             );
             None
         }

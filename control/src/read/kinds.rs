@@ -18,13 +18,11 @@ pub(super) enum Meaning {
 }
 
 /// Kinds that say who may talk to whom or where requests go. To pass over one in silence would be dangerous.
-const NOT_ENFORCED: [(&str, &str); 7] = [
-    ("networking.k8s.io", "NetworkPolicy"),
-    ("policy.networking.k8s.io", "ClusterNetworkPolicy"),
+const NOT_ENFORCED: [(&str, &str); 5] = [
     ("policy.networking.k8s.io", "AdminNetworkPolicy"),
+    ("policy.networking.k8s.io", "BaselineAdminNetworkPolicy"),
     ("gateway.networking.k8s.io", "HTTPRoute"),
     ("gateway.networking.k8s.io", "GRPCRoute"),
-    ("security.istio.io", "AuthorizationPolicy"),
     ("security.istio.io", "PeerAuthentication"),
 ];
 
@@ -50,7 +48,7 @@ pub(super) fn meaning(envelope: &Envelope) -> Meaning {
 }
 
 fn used(kind: Kind, api_version: &str) -> Meaning {
-    if api_version == kind.api_version() {
+    if kind.api_versions().contains(&api_version) {
         return Meaning::Used(kind);
     }
     Meaning::Problem(
@@ -59,7 +57,7 @@ fn used(kind: Kind, api_version: &str) -> Meaning {
             "{} is not read for kind {}: use {}",
             shown(api_version),
             kind.as_str(),
-            kind.api_version()
+            kind.api_versions().join(" or ")
         ),
         Severity::Error,
     )

@@ -3,6 +3,7 @@
 //! The same code reads a folder's files and what an API server sends. Nothing here fails as a whole: what cannot be used is
 //! named down to the field, and everything else is used.
 
+mod access;
 mod duration;
 mod endpoint_slice;
 mod envelope;
@@ -30,7 +31,7 @@ use weft_proto::model::{Problem, Severity};
 use self::envelope::Envelope;
 use self::findings::Findings;
 use self::kinds::Meaning;
-use crate::object::{Kind, Object, ObjectRef, Spec};
+use crate::object::{Kind, Namespace, Object, ObjectRef, Spec};
 
 /// An object that a document is about.
 #[derive(Debug)]
@@ -151,7 +152,9 @@ fn read_spec(reference: &ObjectRef, value: Value, findings: &mut Findings) -> Op
     let (created, spec) = match reference.kind {
         Kind::Namespace => {
             let m: v1::Namespace = typed(value, findings)?;
-            (created(&m), Spec::Namespace)
+            let labels = m.metadata.labels.clone().unwrap_or_default();
+            let namespace = Namespace::with_labels(&reference.name.name, labels);
+            (created(&m), Spec::Namespace(Arc::new(namespace)))
         }
         Kind::Node => {
             let m: v1::Node = typed(value, findings)?;
@@ -180,6 +183,10 @@ fn read_spec(reference: &ObjectRef, value: Value, findings: &mut Findings) -> Op
                 fields::created(&m.metadata),
                 Spec::TrafficPolicy(Arc::new(policy)),
             )
+        }
+        Kind::NetworkPolicy | Kind::ClusterNetworkPolicy | Kind::AuthorizationPolicy => {
+            let policy = access::read(reference, &value, findings)?;
+            (None, Spec::Access(Arc::new(policy)))
         }
     };
     Some(ReadSpec { created, spec })

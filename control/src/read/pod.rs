@@ -5,10 +5,12 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1::{Pod as Manifest, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use weft_proto::model::NamedPort;
+
 use super::fields;
 use super::findings::Findings;
 use super::names::shown;
-use crate::object::{NamedPort, Pod};
+use crate::object::Pod;
 
 const WEIGHT: &str = "weft.io/weight";
 const MAX_WEIGHT: u32 = 1_000_000;
@@ -98,12 +100,8 @@ fn ports(spec: &PodSpec, findings: &mut Findings) -> Vec<NamedPort> {
             let Some(name) = port.name.as_ref().filter(|n| !n.is_empty()) else {
                 continue;
             };
-            // SCTP ports are other people's business here: the Service that uses one is told.
-            if port.protocol.as_deref() == Some("SCTP") {
-                continue;
-            }
             let field = format!("spec.{list}[{i}].ports[{j}]");
-            let protocol = fields::protocol(
+            let protocol = fields::ip_protocol(
                 port.protocol.as_deref(),
                 &format!("{field}.protocol"),
                 findings,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
-use weft_proto::model::{LbPolicy, LocalityMode};
+use weft_proto::model::{self, LbPolicy, LocalityMode};
 
 use super::duration::GoDuration;
 use super::findings::Findings;
@@ -13,6 +13,10 @@ use super::names::{check_label, shown};
 use crate::object::TrafficPolicy;
 
 const MAX_AFFINITY: Duration = Duration::from_secs(86_400);
+// As Envoy's.
+const DEFAULT_FAILURES: u32 = 5;
+const DEFAULT_EJECTION: Duration = Duration::from_secs(30);
+const DEFAULT_EJECTED_PERCENT: u32 = 10;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -35,7 +39,8 @@ struct Spec {
     load_balancing: LoadBalancing,
     #[serde(default)]
     timeouts: Timeouts,
-    limits: Option<Limits>,
+    #[serde(default)]
+    limits: Limits,
     outlier: Option<Outlier>,
 }
 
@@ -85,7 +90,7 @@ struct Timeouts {
     max_duration: Option<GoDuration>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Limits {
     max_connections: Option<u32>,
@@ -96,14 +101,12 @@ struct Limits {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Outlier {
     consecutive_failures: Option<u32>,
-    #[serde(rename = "baseEjection")]
-    _base_ejection: Option<GoDuration>,
+    base_ejection: Option<GoDuration>,
     max_ejected_percent: Option<u32>,
 }
 
 pub(super) fn read(manifest: &Manifest, findings: &mut Findings) -> TrafficPolicy {
     let spec = &manifest.spec;
-    check_what_is_not_enforced(spec, findings);
     let balancing = &spec.load_balancing;
     TrafficPolicy {
         targets: targets(&spec.target_refs, findings),
@@ -122,6 +125,13 @@ pub(super) fn read(manifest: &Manifest, findings: &mut Findings) -> TrafficPolic
         connect_timeout: spec.timeouts.connect.map(|d| d.0),
         idle_timeout: spec.timeouts.idle.map(|d| d.0),
         max_duration: spec.timeouts.max_duration.map(|d| d.0),
+        max_connections: limit(spec.limits.max_connections, "maxConnections", findings),
+        connections_per_second: limit(
+            spec.limits.connections_per_second,
+            "connectionsPerSecond",
+            findings,
+        ),
+        outlier: spec.outlier.as_ref().map(|o| outlier(o, findings)),
     }
 }
 
@@ -158,38 +168,30 @@ fn affinity(setting: Option<&SessionAffinity>, findings: &mut Findings) -> Optio
     None
 }
 
-fn check_what_is_not_enforced(spec: &Spec, findings: &mut Findings) {
-    const NOT_ENFORCED: &str = "is read and checked, but this version does not enforce it";
-    let timeouts = [
-        ("connect", spec.timeouts.connect.is_some()),
-        ("idle", spec.timeouts.idle.is_some()),
-        ("maxDuration", spec.timeouts.max_duration.is_some()),
-    ];
-    for (name, _) in timeouts.iter().filter(|(_, given)| *given) {
-        findings.warn(format!("spec.timeouts.{name}"), NOT_ENFORCED);
+/// A limit that is not 0, which would refuse everything.
+fn limit(value: Option<u32>, name: &str, findings: &mut Findings) -> Option<u32> {
+    if value == Some(0) {
+        findings.invalid(
+            format!("spec.limits.{name}"),
+            "is 0, which would refuse everything: give 1 or more, or leave it out",
+        );
+        return None;
     }
-    if let Some(limits) = &spec.limits {
-        findings.warn("spec.limits", NOT_ENFORCED);
-        let zero = |n: Option<u32>| n == Some(0);
-        for (name, bad) in [
-            ("maxConnections", zero(limits.max_connections)),
-            ("connectionsPerSecond", zero(limits.connections_per_second)),
-        ] {
-            if bad {
-                findings.invalid(
-                    format!("spec.limits.{name}"),
-                    "is 0, which would refuse everything: give 1 or more, or leave it out",
-                );
-            }
-        }
+    value
+}
+
+fn outlier(spec: &Outlier, findings: &mut Findings) -> model::Outlier {
+    let consecutive_failures = spec.consecutive_failures.unwrap_or(DEFAULT_FAILURES);
+    if consecutive_failures == 0 {
+        findings.invalid("spec.outlier.consecutiveFailures", "is 0: give 1 or more");
     }
-    if let Some(outlier) = &spec.outlier {
-        findings.warn("spec.outlier", NOT_ENFORCED);
-        if outlier.consecutive_failures == Some(0) {
-            findings.invalid("spec.outlier.consecutiveFailures", "is 0: give 1 or more");
-        }
-        if outlier.max_ejected_percent.is_some_and(|p| p > 100) {
-            findings.invalid("spec.outlier.maxEjectedPercent", "is over 100");
-        }
+    let max_ejected_percent = spec.max_ejected_percent.unwrap_or(DEFAULT_EJECTED_PERCENT);
+    if max_ejected_percent > 100 {
+        findings.invalid("spec.outlier.maxEjectedPercent", "is over 100");
+    }
+    model::Outlier {
+        consecutive_failures,
+        base_ejection: spec.base_ejection.map_or(DEFAULT_EJECTION, |d| d.0),
+        max_ejected_percent,
     }
 }

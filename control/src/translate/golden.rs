@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use weft_proto::convert;
+use weft_proto::model::policy::Tier;
 use weft_proto::model::{
-    Cluster, ClusterEndpoints, EndpointSource, Listener, Problem, Resource, Workload,
+    Cluster, ClusterEndpoints, EndpointSource, Listener, Policy, Problem, Resource, Workload,
 };
 use weft_proto::resource::ResourceType;
 
 use crate::ads::Store;
-use crate::engine::Engine;
+use crate::engine::{Engine, Settings};
 use crate::source::Event;
 use crate::source::folder::read_file;
 
@@ -62,7 +63,7 @@ fn resources_of(path: &Path) -> String {
     sender.try_send(events).unwrap();
     drop(sender);
     let store = Arc::new(Store::default());
-    Engine::new(Arc::clone(&store), "cluster.local".to_owned()).run(receiver);
+    Engine::new(Arc::clone(&store), Settings::default()).run(receiver);
     let mut text = String::new();
     for resource_type in ResourceType::ALL {
         store.read(|snapshot| {
@@ -83,6 +84,7 @@ fn show(out: &mut String, resource: &Resource) {
         Resource::Cluster(c) => show_cluster(out, c),
         Resource::Endpoints(e) => show_endpoints(out, e),
         Resource::Listener(l) => show_listener(out, l),
+        Resource::Policy(p) => show_policy(out, p),
         Resource::Workload(w) => show_workload(out, w),
         Resource::Problem(p) => show_problem(out, p),
     }
@@ -100,6 +102,17 @@ fn show_cluster(out: &mut String, c: &Cluster) {
         if let Some(value) = value {
             writeln!(out, "{field}: {value:?}").unwrap();
         }
+    }
+    if let Some(max) = c.max_connections {
+        writeln!(out, "maxConnections: {max}").unwrap();
+    }
+    if let Some(outlier) = c.outlier {
+        writeln!(
+            out,
+            "outlier: {{consecutiveFailures: {}, baseEjection: {:?}, maxEjectedPercent: {}}}",
+            outlier.consecutive_failures, outlier.base_ejection, outlier.max_ejected_percent
+        )
+        .unwrap();
     }
 }
 
@@ -134,11 +147,33 @@ fn show_listener(out: &mut String, l: &Listener) {
     writeln!(out, "cluster: {}", l.cluster).unwrap();
     for (field, value) in [
         ("idleTimeout", l.idle_timeout),
-        ("maxDuration", l.max_connection_duration),
+        ("maxDuration", l.max_duration),
     ] {
         if let Some(value) = value {
             writeln!(out, "{field}: {value:?}").unwrap();
         }
+    }
+    if let Some(rate) = l.connections_per_second {
+        writeln!(out, "connectionsPerSecond: {rate}").unwrap();
+    }
+}
+
+fn show_policy(out: &mut String, p: &Policy) {
+    writeln!(out, "---\npolicy: {}\norigin: {}", p.name, p.origin).unwrap();
+    write!(
+        out,
+        "does: {:?} {:?} {:?} {:?}",
+        p.mode, p.effect, p.direction, p.tier
+    )
+    .unwrap();
+    match p.tier {
+        Tier::Admin | Tier::Baseline => writeln!(out, " {}", p.priority).unwrap(),
+        Tier::Namespace | Tier::Mesh => writeln!(out).unwrap(),
+    }
+    writeln!(out, "selects: {}", p.selector).unwrap();
+    for (name, rule) in &p.rules {
+        writeln!(out, "rule {name:?}:").unwrap();
+        writeln!(out, "  from: {}\n  to: {}", rule.source, rule.destination).unwrap();
     }
 }
 
@@ -157,6 +192,9 @@ fn show_workload(out: &mut String, w: &Workload) {
     }
     if !w.labels.is_empty() {
         writeln!(out, "labels: {:?}", w.labels).unwrap();
+    }
+    for port in &w.ports {
+        writeln!(out, "port: {} {} {:?}", port.name, port.port, port.protocol).unwrap();
     }
     if w.host_network {
         writeln!(out, "hostNetwork: true").unwrap();

@@ -4,12 +4,14 @@ mod conflicts;
 mod endpoints;
 #[cfg(test)]
 mod golden;
+mod policy;
 mod service;
 mod workload;
 
 use weft_proto::model::{Cluster, ClusterEndpoints, Listener, Problem, Protocol};
 
 pub use endpoints::service_endpoints;
+pub use policy::access;
 pub use service::service;
 pub use workload::{node, pod};
 pub(crate) use workload::{node_resource_name, pod_resource_name};

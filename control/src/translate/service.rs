@@ -68,7 +68,8 @@ fn listener(
         protocol: port.protocol,
         layer: Layer::Four,
         idle_timeout: policy.idle_timeout,
-        max_connection_duration: policy.max_duration,
+        max_duration: policy.max_duration,
+        connections_per_second: policy.connections_per_second,
     })
 }
 
@@ -102,5 +103,7 @@ fn cluster(
             other => policy.locality.unwrap_or(other),
         },
         connect_timeout: policy.connect_timeout,
+        max_connections: policy.max_connections,
+        outlier: policy.outlier,
     }
 }

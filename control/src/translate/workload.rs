@@ -26,6 +26,7 @@ pub fn pod(model: &Model, name: &ObjectName, trust_domain: &str) -> Option<Workl
             name.namespace, pod.service_account
         ),
         host_network: pod.host_network,
+        ports: pod.ports.clone(),
     })
 }
 
@@ -44,6 +45,7 @@ pub fn node(model: &Model, name: &str) -> Option<Workload> {
         labels: node.labels.clone(),
         spiffe_id: String::new(),
         host_network: false,
+        ports: Vec::new(),
     })
 }
 

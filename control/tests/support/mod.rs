@@ -63,6 +63,7 @@ impl Lab {
         let config = Config {
             manifests: folder.path().to_owned(),
             trust_domain: "cluster.local".to_owned(),
+            root_namespace: "istio-system".to_owned(),
         };
         let plane = ControlPlane::start(config, drain.clone()).unwrap();
         Self {

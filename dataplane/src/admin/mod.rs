@@ -1,11 +1,13 @@
 //! The agent's local interface: gRPC over `<run-dir>/agent.sock`, which only its owner may open.
 
 mod client;
+mod flows;
 mod lock;
 mod service;
 mod status;
 
 pub use client::{ConnectError, connect};
+pub use flows::Observed;
 pub use lock::{LockError, RunDir};
 pub use service::{AdminService, serve};
 pub use status::{AgentFacts, SharedFacts};

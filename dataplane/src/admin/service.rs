@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status};
 use weft_proto::wire::admin::v1 as wire;
 use weft_proto::wire::admin::v1::admin_server::{Admin, AdminServer};
 
+use super::Observed;
 use super::status::{self, SharedFacts};
 use crate::engine::Engine;
 use crate::engine::view::Page;
@@ -20,7 +21,7 @@ use crate::xds::SharedStatus;
 /// Rows on their way to a client that reads slowly.
 const ROWS: usize = 256;
 
-type Rows<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub(super) type Rows<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Answers from the engine's view.
 #[derive(Clone)]
@@ -31,6 +32,8 @@ pub struct AdminService {
     pub xds: SharedStatus,
     /// Everything else.
     pub facts: SharedFacts,
+    /// Connections.
+    pub observed: Observed,
 }
 
 /// Serves on `listener` until `drain` is cancelled.
@@ -88,7 +91,7 @@ impl AdminService {
     }
 }
 
-fn stopped(error: EngineStopped) -> Status {
+pub(super) fn stopped(error: EngineStopped) -> Status {
     Status::unavailable(error.to_string())
 }
 
@@ -99,10 +102,11 @@ impl Admin for AdminService {
         _: Request<wire::GetStatusRequest>,
     ) -> Result<Response<wire::Status>, Status> {
         let look = |engine: &Engine| (engine.summary(), engine.problems());
-        let (summary, problems) = self.engine.query(look).await.map_err(stopped)?;
+        let (mut summary, problems) = self.engine.query(look).await.map_err(stopped)?;
         let (facts, xds) = (self.facts.snapshot(), self.xds.snapshot());
+        summary.maps.push(self.observed.usage(&facts.counters()));
         Ok(Response::new(status::status(
-            &facts, &xds, summary, problems,
+            &facts, &xds, summary, &problems,
         )))
     }
 
@@ -135,5 +139,48 @@ impl Admin for AdminService {
                 engine.workloads(after.map(String::as_str))
             }),
         )
+    }
+
+    type ListFlowsStream = Rows<wire::FlowItem>;
+
+    async fn list_flows(
+        &self,
+        request: Request<wire::ListFlowsRequest>,
+    ) -> Result<Response<Self::ListFlowsStream>, Status> {
+        self.observed.flows(request.into_inner())
+    }
+
+    type ListConntrackStream = Rows<wire::Connection>;
+
+    async fn list_conntrack(
+        &self,
+        request: Request<wire::ListConntrackRequest>,
+    ) -> Result<Response<Self::ListConntrackStream>, Status> {
+        self.observed
+            .connections(request.into_inner(), self.engine.clone())
+    }
+
+    type ListPoliciesStream = Rows<wire::Policy>;
+
+    async fn list_policies(
+        &self,
+        _: Request<wire::ListRequest>,
+    ) -> Result<Response<Self::ListPoliciesStream>, Status> {
+        let rows = self
+            .engine
+            .query(Engine::policy_objects)
+            .await
+            .map_err(stopped)?;
+        let rows = futures::stream::iter(rows.into_iter().map(Ok));
+        Ok(Response::new(Box::pin(rows)))
+    }
+
+    async fn check(
+        &self,
+        request: Request<wire::CheckRequest>,
+    ) -> Result<Response<wire::CheckReply>, Status> {
+        self.observed
+            .check(request.into_inner(), &self.engine)
+            .await
     }
 }

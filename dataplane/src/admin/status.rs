@@ -3,14 +3,16 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use weft_proto::model::{Problem, Severity};
+use tokio::sync::watch;
+use weft_proto::model::Problem;
 use weft_proto::resource::ResourceType;
 use weft_proto::wire::admin::v1 as wire;
 
 use crate::bpf::Attachment;
 use crate::datapath::CounterSource;
-use crate::engine::MapUsage;
 use crate::engine::view::Summary;
+use crate::engine::{MapUsage, problem_row};
+use crate::interfaces::{PodAttachment, Report};
 use crate::metrics::Snapshot;
 use crate::xds::XdsStatus;
 
@@ -25,6 +27,8 @@ pub struct AgentFacts {
     pub started: Instant,
     /// Every program and whether it is on its hook; empty before attaching.
     pub programs: Vec<Attachment>,
+    /// Pods' interfaces; none before they are looked for.
+    pub pods: Option<watch::Receiver<Report>>,
     /// What an operator should know about the start.
     pub warnings: Vec<String>,
     /// The kernel's counters.
@@ -62,19 +66,36 @@ impl SharedFacts {
 }
 
 impl AgentFacts {
-    /// Every program is on its hook.
+    /// Every program is on its hook, and every local pod's interface has its programs.
     #[must_use]
     pub fn is_attached(&self) -> bool {
-        !self.programs.is_empty() && self.programs.iter().all(|p| p.error.is_none())
+        !self.programs.is_empty()
+            && self.programs.iter().all(|p| p.error.is_none())
+            && self.pod_reasons().is_empty()
     }
 
-    fn counters(&self) -> Vec<(&'static str, u64)> {
+    fn pod_reasons(&self) -> Vec<String> {
+        let now = Instant::now();
+        let report = self.pods.as_ref().map(watch::Receiver::borrow);
+        report.map_or_else(Vec::new, |report| report.reasons(now))
+    }
+
+    fn interfaces(&self) -> Vec<wire::PodInterface> {
+        let report = self.pods.as_ref().map(watch::Receiver::borrow);
+        report.map_or_else(Vec::new, |report| {
+            report.attachments.iter().map(interface).collect()
+        })
+    }
+
+    pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
         self.counters.as_ref().map_or_else(Vec::new, |c| c.read())
     }
 }
 
 /// Why the agent is not ready; empty when it is.
-pub(crate) fn reasons(facts: &AgentFacts, xds: &XdsStatus) -> Vec<String> {
+///
+/// `unjudged` are local pods whose policy is not in the kernel.
+pub(crate) fn reasons(facts: &AgentFacts, xds: &XdsStatus, unjudged: &[String]) -> Vec<String> {
     let mut reasons = Vec::new();
     if facts.programs.is_empty() {
         reasons.push("programs are not attached yet".to_owned());
@@ -87,10 +108,31 @@ pub(crate) fn reasons(facts: &AgentFacts, xds: &XdsStatus) -> Vec<String> {
             ));
         }
     }
+    reasons.extend(facts.pod_reasons());
     if !xds.synced {
         reasons.push(unsynced(facts, xds));
+    } else if let Some(first) = unjudged.first() {
+        reasons.push(format!(
+            "{} local pod(s) are refused everything until their policy is in the kernel, such as {first}",
+            unjudged.len()
+        ));
     }
     reasons
+}
+
+/// Those of the start, and tables of the kernel that have no room now.
+fn warnings(facts: &AgentFacts, summary: &Summary) -> Vec<String> {
+    let full = summary
+        .maps
+        .iter()
+        .filter(|map| map.name == "ct" && map.entries >= map.capacity)
+        .map(|map| {
+            format!(
+                "map ct is full ({} entries): new connections of pods are refused; raise it with --map-size ct=N",
+                map.capacity
+            )
+        });
+    facts.warnings.iter().cloned().chain(full).collect()
 }
 
 fn unsynced(facts: &AgentFacts, xds: &XdsStatus) -> String {
@@ -114,7 +156,7 @@ pub(super) fn status(
     facts: &AgentFacts,
     xds: &XdsStatus,
     summary: Summary,
-    problems: Vec<Problem>,
+    problems: &[Problem],
 ) -> wire::Status {
     wire::Status {
         node: facts.node.clone(),
@@ -129,10 +171,12 @@ pub(super) fn status(
         maps: summary.maps.iter().map(map).collect(),
         subscriptions: subscriptions(xds, &summary),
         rejections: rejections(xds, &summary),
-        problems: problems.into_iter().map(problem).collect(),
+        problems: problems.iter().map(problem_row).collect(),
         counters: facts.counters().into_iter().map(counter).collect(),
-        reasons: reasons(facts, xds),
-        warnings: facts.warnings.clone(),
+        reasons: reasons(facts, xds, &summary.unjudged),
+        interfaces: facts.interfaces(),
+        warnings: warnings(facts, &summary),
+        policy_epoch: summary.policy_epoch,
     }
 }
 
@@ -142,6 +186,7 @@ pub(crate) fn snapshot(facts: &AgentFacts, xds: &XdsStatus, summary: &Summary) -
     Snapshot {
         connected: xds.connected,
         synced: xds.synced,
+        policy_epoch: summary.policy_epoch,
         resources: summary.resources.clone(),
         rejected: ResourceType::ALL.into_iter().map(|t| (t, of(t))).collect(),
         maps: summary
@@ -157,6 +202,7 @@ pub(crate) fn snapshot(facts: &AgentFacts, xds: &XdsStatus, summary: &Summary) -
             })
             .collect(),
         services: Vec::new(),
+        limits: Vec::new(),
         counters: facts.counters(),
     }
 }
@@ -167,6 +213,18 @@ fn program(program: &Attachment) -> wire::Program {
         attach_type: program.hook.clone(),
         attached: program.error.is_none(),
         error: program.error.clone().unwrap_or_default(),
+    }
+}
+
+fn interface(pod: &PodAttachment) -> wire::PodInterface {
+    wire::PodInterface {
+        workloads: pod.workloads.clone(),
+        addresses: pod.addresses.iter().map(ToString::to_string).collect(),
+        interface: pod.interface.clone(),
+        index: pod.index.get(),
+        hook: pod.hook.to_owned(),
+        attached: pod.error.is_none(),
+        error: pod.error.clone().unwrap_or_default(),
     }
 }
 
@@ -215,17 +273,4 @@ fn rejections(xds: &XdsStatus, summary: &Summary) -> Vec<wire::Rejection> {
         reason: "the control plane has not sent it in time: counts as empty".to_owned(),
     });
     refused.chain(missing).collect()
-}
-
-fn problem(problem: Problem) -> wire::ConfigProblem {
-    wire::ConfigProblem {
-        origin: problem.origin,
-        object: problem.object,
-        field: problem.field,
-        message: problem.message,
-        severity: match problem.severity {
-            Severity::Error => "error".to_owned(),
-            Severity::Warning => "warning".to_owned(),
-        },
-    }
 }

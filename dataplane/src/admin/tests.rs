@@ -11,15 +11,21 @@ use weft_proto::model::{
 use weft_proto::wire::admin::v1 as wire;
 
 use super::*;
+use crate::agent::FLOW_HISTORY;
 use crate::bpf::Attachment;
 use crate::compile::LocalityPool;
+use crate::conntrack::{SweepReport, Timeouts};
 use crate::datapath::CounterSource;
 use crate::engine::worker::{self, EngineHandle};
 use crate::engine::{Closer, Engine, EngineConfig, NodeResource, Update};
+use crate::flow::memory::MemoryKernel;
+use crate::flow::{FlowLog, pump};
 use crate::http::{self, MetricsAddress};
 use crate::metrics::Metrics;
 use crate::tables::{BackendId, memory};
 use crate::xds::SharedStatus;
+
+mod flows;
 
 #[test]
 fn a_run_directory_belongs_to_one_agent() {
@@ -73,6 +79,7 @@ impl CounterSource for Fixed {
 
 struct Agent {
     admin: AdminService,
+    kernel: MemoryKernel,
     drain: CancellationToken,
 }
 
@@ -92,19 +99,52 @@ async fn set(engine: &EngineHandle, resource: Resource) {
 
 fn agent() -> Agent {
     let drain = CancellationToken::new();
-    let engine = Engine::new(memory::tables(20_000), EngineConfig::new("n1")).expect("empty");
+    let engine = Engine::new(
+        memory::tables(20_000),
+        memory::policy_tables(20_000),
+        EngineConfig::new("n1"),
+    )
+    .expect("empty");
     let (engine, _) = worker::start(engine, Box::new(NoConnections), drain.clone());
     let facts = SharedFacts::new(AgentFacts {
         node: "n1".into(),
         control: "in-process".into(),
         started: Instant::now(),
         programs: Vec::new(),
+        pods: None,
         warnings: vec!["mind this".into()],
         counters: Some(Arc::new(Fixed)),
     });
     let xds = SharedStatus::default();
-    let admin = AdminService { engine, xds, facts };
-    Agent { admin, drain }
+    let kernel = MemoryKernel::new(flows::judge);
+    let observation = kernel.observation();
+    let observed = Observed {
+        log: FlowLog::new(FLOW_HISTORY),
+        connections: observation.connections,
+        check: observation.check,
+        sweeps: SweepReport::default(),
+        timeouts: Timeouts::default(),
+    };
+    let metrics = Arc::new(Metrics::new());
+    let log = observed.log.clone();
+    tokio::spawn(pump(
+        observation.events,
+        engine.clone(),
+        log,
+        metrics,
+        drain.clone(),
+    ));
+    let admin = AdminService {
+        engine,
+        xds,
+        facts,
+        observed,
+    };
+    Agent {
+        admin,
+        kernel,
+        drain,
+    }
 }
 
 fn endpoint(address: &str, health: Health) -> Endpoint {
@@ -130,6 +170,8 @@ async fn fill(engine: &EngineHandle) {
             affinity: Some(Duration::from_secs(60)),
             locality: LocalityMode::None,
             connect_timeout: None,
+            max_connections: None,
+            outlier: None,
         }),
     )
     .await;
@@ -160,7 +202,8 @@ async fn fill(engine: &EngineHandle) {
             cluster: "shop/cart:80".into(),
             layer: weft_proto::model::Layer::Four,
             idle_timeout: None,
-            max_connection_duration: None,
+            max_duration: None,
+            connections_per_second: None,
         }),
     )
     .await;
@@ -177,6 +220,7 @@ async fn fill(engine: &EngineHandle) {
             labels: BTreeMap::from([("app".into(), "cart".into())]),
             spiffe_id: String::new(),
             host_network: false,
+            ports: Vec::new(),
         }),
     )
     .await;
@@ -299,6 +343,7 @@ async fn long_lists_come_in_pages_and_whole() {
             labels: BTreeMap::new(),
             spiffe_id: String::new(),
             host_network: false,
+            ports: Vec::new(),
         };
         update.upserts.push((name, NodeResource::Workload(node)));
     }

@@ -1,9 +1,17 @@
-//! Shared structs as bytes: the only unsafe code of this crate.
+//! Shared structs as bytes, and the calls that libbpf-rs lacks: the only unsafe code of this crate.
 #![allow(unsafe_code)]
 
+use std::ffi::CString;
+use std::io;
 use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use libbpf_rs::libbpf_sys;
 
 use super::types;
+use crate::interfaces::InterfaceIndex;
 
 /// A type whose values are all plain bytes, in the layout that the kernel side has.
 ///
@@ -27,6 +35,23 @@ abi!(
     types::backend_load,
     types::id_allocator,
     types::closing_socket,
+    types::flow_key,
+    types::weft_addr,
+    types::identity,
+    types::cidr_key,
+    types::local_workload,
+    types::peer_key,
+    types::rule_range,
+    types::rule,
+    types::policy_settings,
+    types::service_settings,
+    types::service_state,
+    types::backend_health,
+    types::event,
+    types::flow,
+    types::ct_settings,
+    types::sweep,
+    types::check,
     u8,
     u32,
     u64,
@@ -59,5 +84,99 @@ pub(crate) fn from_bytes<T: Abi>(bytes: &[u8]) -> Option<T> {
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.as_mut_ptr().cast(), bytes.len());
         Some(value.assume_init())
+    }
+}
+
+/// A place in an interface's chain of tcx programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TcxHook {
+    Ingress,
+    Egress,
+}
+
+/// Puts a tc program first on an interface (`BPF_LINK_CREATE`): what others put there later cannot let pass what it refuses.
+pub(super) fn attach_tcx(
+    program: BorrowedFd<'_>,
+    interface: InterfaceIndex,
+    hook: TcxHook,
+) -> io::Result<OwnedFd> {
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags: libbpf_sys::BPF_F_BEFORE,
+        ..Default::default()
+    };
+    let hook = match hook {
+        TcxHook::Ingress => libbpf_sys::BPF_TCX_INGRESS,
+        TcxHook::Egress => libbpf_sys::BPF_TCX_EGRESS,
+    };
+    let target = i32::try_from(interface.get()).map_err(io::Error::other)?;
+    // SAFETY: the descriptor is open, and `options` is initialised, tells its size and lives until the call returns.
+    let link = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, hook, &options) };
+    check(link)?;
+    // SAFETY: the kernel has just made this descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(link) })
+}
+
+/// Puts a program in the place of a link's (`BPF_LINK_UPDATE`).
+pub(super) fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: both descriptors are open; no options are given.
+    check(unsafe {
+        libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null())
+    })
+}
+
+/// Gives a link a name in a BPF file system (`BPF_OBJ_PIN`).
+pub(super) fn pin(link: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
+    // SAFETY: the descriptor is open, and the path ends with NUL and lives until the call returns.
+    check(unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), path.as_ptr()) })
+}
+
+/// libbpf answers with a negative error number.
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    Ok(())
+}
+
+/// Runs a program of a raw tracepoint, which takes nothing.
+///
+/// libbpf-rs runs programs only through the object that they were loaded with, which cannot be shared with another thread.
+pub(super) fn run(program: BorrowedFd<'_>) -> io::Result<()> {
+    let mut options = test_run();
+    // SAFETY: all pointers in the options are null, which says that there is neither data nor context.
+    let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
+    outcome(result, options.retval)
+}
+
+/// Runs a program of tc, to which `argument` is a packet; what it made of that packet is its answer.
+pub(super) fn run_on<T: Abi>(program: BorrowedFd<'_>, argument: &T) -> io::Result<T> {
+    let mut answer = T::default();
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        data_in: std::ptr::from_ref(argument).cast(),
+        data_size_in: size_of::<T>() as _,
+        data_out: std::ptr::from_mut(&mut answer).cast(),
+        data_size_out: size_of::<T>() as _,
+        ..test_run()
+    };
+    // SAFETY: the kernel reads size_of::<T>() bytes of `argument`, which has no padding, and writes at most as many to `answer`;
+    // any bit pattern is a valid T, and both outlive the call.
+    let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
+    outcome(result, options.retval).map(|()| answer)
+}
+
+fn test_run() -> libbpf_sys::bpf_test_run_opts {
+    libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+        ..Default::default()
+    }
+}
+
+/// Both libbpf and these programs return negative error numbers.
+fn outcome(result: i32, returned: u32) -> io::Result<()> {
+    match (result, returned.cast_signed()) {
+        (0, 0) => Ok(()),
+        (0, error) | (error, _) => Err(io::Error::from_raw_os_error(-error)),
     }
 }

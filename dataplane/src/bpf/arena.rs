@@ -1,4 +1,4 @@
-//! Which part of the slot array belongs to whom.
+//! Which part of an array belongs to whom.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// Contiguous ranges of `0..capacity`, each with an owner. First fit; neighbours that are free become one.
 #[derive(Debug)]
-pub(super) struct Arena<O> {
+pub(crate) struct Arena<O> {
     capacity: u32,
     /// Start to end of every free range; no two touch.
     free: BTreeMap<u32, u32>,
@@ -15,7 +15,7 @@ pub(super) struct Arena<O> {
 }
 
 impl<O: Eq + Hash + Copy> Arena<O> {
-    pub(super) fn new(capacity: u32) -> Self {
+    pub(crate) fn new(capacity: u32) -> Self {
         Self {
             capacity,
             free: BTreeMap::from([(0, capacity)]),
@@ -23,18 +23,18 @@ impl<O: Eq + Hash + Copy> Arena<O> {
         }
     }
 
-    pub(super) fn range(&self, owner: O) -> Option<Range<u32>> {
+    pub(crate) fn range(&self, owner: O) -> Option<Range<u32>> {
         self.owned.get(&owner).cloned()
     }
 
-    pub(super) fn owners(&self) -> impl Iterator<Item = (O, Range<u32>)> {
+    pub(crate) fn owners(&self) -> impl Iterator<Item = (O, Range<u32>)> {
         self.owned
             .iter()
             .map(|(owner, range)| (*owner, range.clone()))
     }
 
     /// A range of `length` for `owner`, who has none yet; `None` when no free range is long enough.
-    pub(super) fn allocate(&mut self, owner: O, length: u32) -> Option<Range<u32>> {
+    pub(crate) fn allocate(&mut self, owner: O, length: u32) -> Option<Range<u32>> {
         let (start, end) = self
             .free
             .iter()
@@ -49,7 +49,7 @@ impl<O: Eq + Hash + Copy> Arena<O> {
     }
 
     /// Notes a range that `owner` has from earlier on; false when it is not free.
-    pub(super) fn adopt(&mut self, owner: O, range: Range<u32>) -> bool {
+    pub(crate) fn adopt(&mut self, owner: O, range: Range<u32>) -> bool {
         let Some((start, end)) = self
             .free
             .range(..=range.start)
@@ -71,7 +71,7 @@ impl<O: Eq + Hash + Copy> Arena<O> {
     }
 
     /// Gives the owner's range back, if it has one.
-    pub(super) fn release(&mut self, owner: O) {
+    pub(crate) fn release(&mut self, owner: O) {
         let Some(Range { mut start, mut end }) = self.owned.remove(&owner) else {
             return;
         };
@@ -90,7 +90,7 @@ impl<O: Eq + Hash + Copy> Arena<O> {
         self.free.insert(start, end);
     }
 
-    pub(super) const fn capacity(&self) -> u32 {
+    pub(crate) const fn capacity(&self) -> u32 {
         self.capacity
     }
 }

@@ -6,7 +6,18 @@ use std::path::{Path, PathBuf};
 
 use libbpf_rs::Link;
 
-use super::{PinDir, PinError};
+use super::{PinDir, PinError, pod};
+
+/// What could not be removed.
+#[derive(Debug, thiserror::Error)]
+pub enum CleanupError {
+    /// Links and maps.
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    /// Filters of interfaces.
+    #[error("tc filters cannot be removed: {0}")]
+    Filters(io::Error),
+}
 
 /// What [`cleanup`] removed.
 #[derive(Debug, Default)]
@@ -19,13 +30,17 @@ pub struct CleanupReport {
 
 /// Detaches all pinned links and unpins all maps below `bpffs`, of every ABI. Nothing there is no error.
 ///
-/// Programs go first: none runs over maps that are half gone.
+/// Programs go first: none runs over maps that are half gone. Those attached by tc filters, which need no pins, are looked for on
+/// the interfaces of this network namespace.
 ///
 /// # Errors
-/// When a pin cannot be removed.
-pub fn cleanup(bpffs: &Path) -> Result<CleanupReport, PinError> {
+/// When a pin or a filter cannot be removed.
+pub fn cleanup(bpffs: &Path) -> Result<CleanupReport, CleanupError> {
     let pins = PinDir::at(bpffs);
-    let mut report = CleanupReport::default();
+    let mut report = CleanupReport {
+        links: pod::remove_filters().map_err(CleanupError::Filters)?,
+        maps: 0,
+    };
     for dir in pins.abi_dirs()? {
         remove_abi(&dir, &mut report)?;
     }

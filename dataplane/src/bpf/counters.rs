@@ -10,7 +10,7 @@ pub struct Counters {
     map: MapHandle,
 }
 
-const NAMES: [(counter, &str); 10] = [
+const NAMES: [(counter, &str); 14] = [
     (counter::COUNTER_CONNECTIONS, "connections"),
     (counter::COUNTER_REFUSED, "refused"),
     (counter::COUNTER_DATAGRAMS, "datagrams"),
@@ -21,6 +21,10 @@ const NAMES: [(counter, &str); 10] = [
     (counter::COUNTER_STORAGE_FAILURES, "storage_failures"),
     (counter::COUNTER_SOCKETS_CLOSED, "sockets_closed"),
     (counter::COUNTER_UNTRACKED, "untracked"),
+    (counter::COUNTER_EVENTS_LOST, "events_lost"),
+    (counter::COUNTER_PACKETS_REFUSED, "packets_refused"),
+    (counter::COUNTER_CONNTRACK_FULL, "conntrack_full"),
+    (counter::COUNTER_LIMITED, "limited"),
 ];
 const _: () = assert!(NAMES.len() == counter::COUNTERS.0 as usize);
 

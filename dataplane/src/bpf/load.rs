@@ -1,13 +1,15 @@
 //! Opens and loads the object over the pinned maps.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::mem::MaybeUninit;
+use std::os::unix::fs::MetadataExt;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, OpenMapMut, OpenObject};
 
 use super::skel::{WeftSkel, WeftSkelBuilder};
-use super::{BpfError, PinDir};
+use super::{BpfError, PinDir, clock};
 
 /// Sizes that differ from those in `bpf/include/maps.h`: map name to entries.
 pub type MapSizes = BTreeMap<String, u32>;
@@ -40,6 +42,8 @@ pub fn load(pins: &PinDir, sizes: &MapSizes) -> Result<Loaded, BpfError> {
     let backends = open.maps.backends.max_entries();
     if let Some(settings) = open.maps.rodata_data.as_deref_mut() {
         settings.backend_capacity = backends;
+        settings.tick_hz = clock::ticks_per_second();
+        settings.node_netns = own_netns();
     }
     let skel = open.load().map_err(failed("loading the BPF programs"))?;
     Ok(Loaded {
@@ -61,6 +65,12 @@ pub fn trial_load() -> Result<usize, BpfError> {
         .load()
         .map_err(failed("loading the BPF programs"))?;
     Ok(skel.object().progs().count())
+}
+
+/// Number of this process's network namespace, as the kernel's programs see it; 0 if it cannot be told.
+fn own_netns() -> u32 {
+    let inode = fs::metadata("/proc/self/ns/net").map(|m| m.ino());
+    inode.map_or(0, |inode| u32::try_from(inode).unwrap_or(0))
 }
 
 pub(super) fn failed(step: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> BpfError {

@@ -8,23 +8,35 @@ mod arena;
 mod array;
 mod attach;
 mod cleanup;
+mod clock;
+mod clsact;
+mod conntrack;
 mod counters;
+mod events;
 mod load;
 mod open;
 mod pin;
+mod pod;
+mod run;
 mod skel;
 mod slots;
 mod table;
+mod tcx;
 
 pub use attach::{Attachment, attach};
-pub use cleanup::{CleanupReport, cleanup};
+pub use cleanup::{CleanupError, CleanupReport, cleanup};
+pub use conntrack::ConntrackMaps;
 pub use counters::Counters;
+pub use events::Events;
 pub use load::{Loaded, MapSizes, load, trial_load};
-pub use open::open_tables;
+pub use open::{open_policy_tables, open_tables};
 pub use pin::{PinDir, PinError};
+pub use pod::PodHook;
+pub use run::{Check, Sweep};
 pub use table::BpfTable;
 
 pub(crate) use abi::{Record, from_bytes};
+pub(crate) use arena::Arena;
 pub(crate) use array::Placed;
 pub(crate) use cleanup::retire_others;
 pub(crate) use skel::types;
@@ -65,12 +77,24 @@ pub enum BpfError {
     /// A size for a map that has another's.
     #[error("map {0} is always as large as map {1}: size that one (--map-size {1}=ENTRIES)")]
     SizedTogether(&'static str, &'static str),
+    /// A file descriptor.
+    #[error("no file descriptor is left: {0}: raise the limit (LimitNOFILE)")]
+    Descriptor(std::io::Error),
     /// A thread of the agent's.
     #[error("no thread can be started: {0}")]
     Thread(std::io::Error),
+    /// Reaching this network namespace's interfaces.
+    #[error("interfaces cannot be reached: {0}")]
+    Interfaces(std::io::Error),
+    /// A program that the object lacks.
+    #[error("the BPF object has no program {0}")]
+    UnknownProgram(&'static str),
     /// A map operation.
     #[error(transparent)]
     Table(#[from] crate::tables::TableError),
+    /// A map that did not take all of it.
+    #[error(transparent)]
+    Write(#[from] crate::tables::WriteError),
 }
 
 fn hint(error: &libbpf_rs::Error) -> &'static str {

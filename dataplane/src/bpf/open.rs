@@ -1,6 +1,7 @@
 //! What the rest of the agent uses of a loaded object.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{IterOpts, Link, MapHandle, ProgramMut};
@@ -8,9 +9,13 @@ use libbpf_rs::{IterOpts, Link, MapHandle, ProgramMut};
 use super::array::PlaceTable;
 use super::load::failed;
 use super::slots::service_tables;
-use super::{BpfError, BpfTable, Counters, Loaded};
-use crate::close::{Closer, Destroyer, Finder};
+use super::{BpfError, BpfTable, ConntrackMaps, Counters, Events, Loaded};
+use crate::close::{Closer, ClosingFlow, Destroyer, Finder, FlowCloser};
+use crate::conntrack::Timeouts;
+use crate::datapath::Observation;
 use crate::doctor;
+use crate::limits::{HealthIterator, Tender};
+use crate::tables::policy::PolicyTables;
 use crate::tables::{AllocatedIds, BackendEntry, BackendId, BackendLoad, Table, Tables};
 
 /// The service load balancer's tables over the maps that `map` gives by name.
@@ -31,11 +36,41 @@ pub fn open_tables(
         backends: Box::new(backends),
         loads: Box::new(loads),
         cursors: Box::new(BpfTable::new("cursors", map("cursors")?)?),
+        settings: Box::new(BpfTable::new("service_settings", map("service_settings")?)?),
+        states: Box::new(BpfTable::new("service_states", map("service_states")?)?),
+        health: Box::new(BpfTable::new("backend_health", map("backend_health")?)?),
         ids: Box::new(ids),
     })
 }
 
+/// The policy engine's tables over the maps that `map` gives by name.
+///
+/// # Errors
+/// When a map is missing or of another layout.
+pub fn open_policy_tables(
+    map: impl Fn(&'static str) -> Result<MapHandle, BpfError>,
+) -> Result<PolicyTables, BpfError> {
+    let cidrs = BpfTable::new("cidr_identities", map("cidr_identities")?)?;
+    let workloads = BpfTable::new("local_workloads", map("local_workloads")?)?;
+    Ok(PolicyTables {
+        identities: Box::new(BpfTable::new("identities", map("identities")?)?),
+        cidr_identities: Box::new(cidrs),
+        local_workloads: Box::new(workloads),
+        peer_rules: Box::new(BpfTable::new("peer_rules", map("peer_rules")?)?),
+        rules: Box::new(BpfTable::new("rules", map("rules")?)?),
+        settings: Box::new(BpfTable::new("policy_settings", map("policy_settings")?)?),
+    })
+}
+
 impl Loaded {
+    /// The policy engine's tables.
+    ///
+    /// # Errors
+    /// When a map is missing or of another layout.
+    pub fn policy_tables(&self) -> Result<PolicyTables, BpfError> {
+        open_policy_tables(|name| self.map(name))
+    }
+
     /// The service load balancer's tables.
     ///
     /// # Errors
@@ -52,6 +87,21 @@ impl Loaded {
         Ok(Counters::new(self.map("counters")?))
     }
 
+    /// Writes how long connections are remembered, and opens what the kernel tells about them.
+    ///
+    /// # Errors
+    /// When a map or program is missing, or the times cannot be written.
+    pub fn observe(&self, timeouts: &Timeouts) -> Result<Observation, BpfError> {
+        let mut settings = BpfTable::<u32, Timeouts>::new("ct_settings", self.map("ct_settings")?)?;
+        settings.write(&[(0, *timeouts)])?;
+        Ok(Observation {
+            events: Box::new(Events::new(self.map("events")?)),
+            connections: Arc::new(ConntrackMaps::new(self.map("ct")?, self.map("ct_pending")?)),
+            sweep: Box::new(self.sweep()?),
+            check: Arc::new(self.check()?),
+        })
+    }
+
     /// Starts the thread that closes connections.
     ///
     /// # Errors
@@ -62,16 +112,39 @@ impl Loaded {
             self.iterator("weft_find_tcp", Some(&connections))?,
             self.iterator("weft_find_udp", Some(&sockets))?,
         ]);
-        let destroyer = if doctor::has_sock_destroy() {
-            Destroyer::Iterators {
-                tcp: self.iterator("weft_close_tcp", None)?,
-                udp: self.iterator("weft_close_udp", None)?,
-            }
-        } else {
-            Destroyer::Netlink
-        };
+        let destroyer = self.destroyer("weft_close_tcp", "weft_close_udp")?;
         let closing = BpfTable::<BackendId, u8>::new("closing", self.map("closing")?)?;
         Closer::start(Box::new(closing), finder, destroyer).map_err(BpfError::Thread)
+    }
+
+    /// What closes connections by their addresses.
+    ///
+    /// # Errors
+    /// When an iterator cannot be made or a map is missing.
+    pub fn flow_closer(&mut self) -> Result<FlowCloser, BpfError> {
+        let destroyer = self.destroyer("weft_close_flows_tcp", "weft_close_flows_udp")?;
+        let flows = BpfTable::<ClosingFlow, u32>::new("closing_flows", self.map("closing_flows")?)?;
+        FlowCloser::new(Box::new(flows), destroyer).map_err(BpfError::Interfaces)
+    }
+
+    fn destroyer(&mut self, tcp: &str, udp: &str) -> Result<Destroyer, BpfError> {
+        if !doctor::has_sock_destroy() {
+            return Ok(Destroyer::Netlink);
+        }
+        Ok(Destroyer::Iterators {
+            tcp: self.iterator(tcp, None)?,
+            udp: self.iterator(udp, None)?,
+        })
+    }
+
+    /// What takes ejected backends back.
+    ///
+    /// # Errors
+    /// When the iterator cannot be made.
+    pub fn tender(&mut self) -> Result<Box<dyn Tender>, BpfError> {
+        let health = self.map("backend_health")?;
+        let link = self.iterator("weft_tend", Some(&health))?;
+        Ok(Box::new(HealthIterator(link)))
     }
 
     fn iterator(&mut self, name: &str, map: Option<&MapHandle>) -> Result<Link, BpfError> {
@@ -85,7 +158,8 @@ impl Loaded {
         .map_err(failed(format!("making the iterator {name}")))
     }
 
-    fn program(&mut self, name: &str) -> Option<ProgramMut<'_>> {
+    /// The program called `name`, to be attached or run.
+    pub fn program(&mut self, name: &str) -> Option<ProgramMut<'_>> {
         self.skel
             .object_mut()
             .progs_mut()

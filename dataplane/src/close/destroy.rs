@@ -1,20 +1,21 @@
 //! Destroys found sockets, namespace by namespace.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::io::{self, Read};
 
 use libbpf_rs::{Iter, Link};
 
-use super::{ClosingSocket, netlink, netns};
+use super::{ClosingSocket, netlink};
+use crate::netns;
 
 /// How sockets are destroyed here.
 pub enum Destroyer {
-    /// Iterators that call `bpf_sock_destroy`, over TCP and over UDP sockets; they select by what
-    /// each socket remembers, exactly.
+    /// Iterators that call `bpf_sock_destroy`; they select by themselves, exactly.
     Iterators {
-        /// `weft_close_tcp`
+        /// Over TCP sockets.
         tcp: Link,
-        /// `weft_close_udp`
+        /// Over UDP sockets.
         udp: Link,
     },
     /// `SOCK_DESTROY` by addresses and ports.
@@ -30,11 +31,11 @@ pub struct DestroyError {
 }
 
 impl Destroyer {
-    /// Destroys these sockets; returns what went wrong. A namespace that is gone took its sockets with it.
-    pub fn destroy(&self, found: &[ClosingSocket]) -> Vec<DestroyError> {
+    /// Destroys these sockets, each in the namespace of that inode number; returns what went wrong. A namespace that is gone took its sockets with it.
+    pub fn destroy(&self, found: &[(u32, ClosingSocket)]) -> Vec<DestroyError> {
         let mut by_netns: HashMap<u32, Vec<&ClosingSocket>> = HashMap::new();
-        for socket in found {
-            by_netns.entry(socket.netns).or_default().push(socket);
+        for (netns, socket) in found {
+            by_netns.entry(*netns).or_default().push(socket);
         }
         let wanted: HashSet<u32> = by_netns.keys().copied().collect();
         let open = netns::open(&wanted);
@@ -42,11 +43,20 @@ impl Destroyer {
             .into_iter()
             .filter_map(|(netns, sockets)| {
                 let namespace = open.get(&netns)?;
-                netns::within(namespace, || self.destroy_here(&sockets))
+                self.destroy_in(namespace, &sockets)
                     .err()
                     .map(|source| DestroyError { netns, source })
             })
             .collect()
+    }
+
+    /// Destroys these sockets of one namespace.
+    pub(super) fn destroy_in(
+        &self,
+        namespace: &File,
+        sockets: &[&ClosingSocket],
+    ) -> io::Result<()> {
+        netns::within(namespace, || self.destroy_here(sockets))
     }
 
     fn destroy_here(&self, sockets: &[&ClosingSocket]) -> io::Result<()> {

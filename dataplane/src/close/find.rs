@@ -9,24 +9,20 @@ use weft_proto::model::Protocol;
 use crate::bpf::{from_bytes, types};
 use crate::tables::address;
 
-/// A socket connected to a backend that is going away.
+/// A socket that is to be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClosingSocket {
     /// Its own side.
     pub local: SocketAddr,
-    /// The backend's.
+    /// Its peer's.
     pub remote: SocketAddr,
-    /// `AF_INET` or `AF_INET6`, as the socket was made.
-    pub family: u16,
     /// IANA protocol number.
-    pub protocol: u16,
-    /// Inode number of its network namespace.
-    pub netns: u32,
+    pub protocol: u8,
 }
 
 impl ClosingSocket {
     pub(super) fn is_tcp(&self) -> bool {
-        self.protocol == u16::from(Protocol::Tcp.number())
+        self.protocol == Protocol::Tcp.number()
     }
 }
 
@@ -43,11 +39,11 @@ impl Finder {
         Self { links }
     }
 
-    /// All sockets to be closed now.
+    /// All sockets to be closed now, with the inode numbers of their network namespaces.
     ///
     /// # Errors
     /// When an iterator cannot be opened or read.
-    pub fn find(&self) -> io::Result<Vec<ClosingSocket>> {
+    pub fn find(&self) -> io::Result<Vec<(u32, ClosingSocket)>> {
         let mut bytes = Vec::new();
         for link in &self.links {
             Iter::new(link)
@@ -57,7 +53,7 @@ impl Finder {
         Ok(bytes
             .chunks_exact(size_of::<types::closing_socket>())
             .filter_map(from_bytes::<types::closing_socket>)
-            .map(ClosingSocket::from)
+            .map(|raw| (raw.netns, ClosingSocket::from(raw)))
             .collect())
     }
 }
@@ -68,9 +64,7 @@ impl From<types::closing_socket> for ClosingSocket {
         Self {
             local: endpoint(raw.local, raw.local_port),
             remote: endpoint(raw.remote, raw.remote_port),
-            family: raw.family,
-            protocol: raw.protocol,
-            netns: raw.netns,
+            protocol: raw.protocol as u8,
         }
     }
 }

@@ -6,11 +6,13 @@
 //!
 //! A socket whose connect was under way during the change remembers its backend before it can be found in its namespace:
 //! passes are repeated for a while.
+//!
+//! Connections that a policy forbids, or that are too old, are closed in the same way by [`FlowCloser`].
 
 mod destroy;
 mod find;
+mod flows;
 mod netlink;
-mod netns;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use std::time::{Duration, Instant};
 
 pub use destroy::Destroyer;
 pub use find::{ClosingSocket, Finder};
+pub use flows::{ClosingFlow, FlowCloser};
 pub(crate) use netlink::probe as probe_netlink;
 
 use crate::tables::{BackendId, Table};

@@ -12,6 +12,7 @@ pub(super) fn probe() -> Vec<Feature> {
     let mut features = vec![btf()];
     features.extend(PROGRAM_TYPES.iter().map(program_type));
     features.push(socket_storage());
+    features.push(tcx());
     features.push(sock_destroy());
     features.push(sock_destroy_netlink());
     features.push(trial_load());
@@ -30,7 +31,7 @@ fn btf() -> Feature {
     }
 }
 
-const PROGRAM_TYPES: [(ProgramType, &str, &str); 3] = [
+const PROGRAM_TYPES: [(ProgramType, &str, &str); 4] = [
     (
         ProgramType::CgroupSockAddr,
         "cgroup socket address hooks",
@@ -45,6 +46,11 @@ const PROGRAM_TYPES: [(ProgramType, &str, &str); 3] = [
         ProgramType::CgroupSock,
         "cgroup socket hooks",
         "the end of UDP sockets is not seen: it needs CONFIG_CGROUP_BPF",
+    ),
+    (
+        ProgramType::SchedCls,
+        "tc classifiers",
+        "nothing judges what crosses pods' interfaces: it needs CONFIG_NET_CLS_ACT and CONFIG_NET_CLS_BPF",
     ),
 ];
 
@@ -72,10 +78,35 @@ fn socket_storage() -> Feature {
 
 /// Whether sockets can be closed by an iterator (Linux 6.5).
 pub(crate) fn has_sock_destroy() -> bool {
+    has_function("bpf_sock_destroy")
+}
+
+/// Whether programs can be links of an interface (Linux 6.6).
+pub(crate) fn has_tcx() -> bool {
+    has_function("tcx_link_attach")
+}
+
+fn has_function(name: &str) -> bool {
     Btf::from_vmlinux().is_ok_and(|btf| {
-        btf.type_by_name::<libbpf_rs::btf::types::Func<'_>>("bpf_sock_destroy")
+        btf.type_by_name::<libbpf_rs::btf::types::Func<'_>>(name)
             .is_some()
     })
+}
+
+fn tcx() -> Feature {
+    let available = has_tcx();
+    Feature {
+        name: "tcx",
+        available,
+        required: false,
+        detail: if available {
+            "pod programs are links"
+        } else {
+            "pod programs are tc filters"
+        }
+        .into(),
+        without: "pod programs are filters of a clsact qdisc, which other tools can remove: they are put back within 5 s",
+    }
 }
 
 fn sock_destroy() -> Feature {
@@ -90,7 +121,7 @@ fn sock_destroy() -> Feature {
             "closes over netlink"
         }
         .into(),
-        without: "connections of removed backends are closed over netlink instead",
+        without: "connections of removed backends, and those that a policy forbids, are closed over netlink instead: slower where a pod has many",
     }
 }
 
@@ -101,7 +132,7 @@ fn sock_destroy_netlink() -> Feature {
         available: result.is_ok(),
         required: !has_sock_destroy(),
         detail: result.err().map(|e| e.to_string()).unwrap_or_default(),
-        without: "without bpf_sock_destroy too, connections of removed backends stay open: it needs CONFIG_INET_DIAG_DESTROY",
+        without: "without bpf_sock_destroy too, connections of removed backends, and those that a policy forbids, stay open: it needs CONFIG_INET_DIAG_DESTROY",
     }
 }
 

@@ -3,7 +3,7 @@
 mod environment;
 mod kernel;
 
-pub(crate) use kernel::has_sock_destroy;
+pub(crate) use kernel::{has_sock_destroy, has_tcx};
 
 /// One thing that was looked for.
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@ use super::mirror::Mirror;
 use super::service::{Backend, Service};
 use super::sweep::{Garbage, Leaving, NO_SERVICE, OldSlots, Rule};
 use super::usage::{MapUsage, Usage};
+use crate::limits::Ledger;
 use crate::tables::{
     BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceId, ServiceKey, Slot,
     Table, TableError, Tables,
@@ -40,6 +41,7 @@ pub(super) struct Found {
     pub(super) garbage: Garbage,
     pub(super) usage: Usage,
     pub(super) ids: Ids,
+    pub(super) limits: Ledger,
     /// Backends whose `loads` entry is missing.
     pub(super) without_load: Vec<BackendId>,
 }
@@ -53,15 +55,18 @@ pub(super) fn read(tables: &Tables) -> Result<Found, TableError> {
     let loads: HashSet<BackendId> = keys(tables.loads.as_ref())?;
     let cursors: HashSet<ServiceId> = keys(tables.cursors.as_ref())?;
 
+    let services = service_ids(&vips, &backends, &slots, &cursors);
+    let limits = Ledger::read(tables, &services)?;
     let usage = Usage {
         services: usage(tables.services.as_ref(), vips.len()),
         slots: usage(tables.slots.as_ref(), slots.len()),
         backends: usage(tables.backends.as_ref(), backends.len()),
         loads: usage(tables.loads.as_ref(), loads.len()),
         cursors: usage(tables.cursors.as_ref(), cursors.len()),
+        settings: usage(tables.settings.as_ref(), limits.usage().0),
+        states: usage(tables.states.as_ref(), limits.usage().1),
         freed: 0,
     };
-    let services = service_ids(&vips, &backends, &slots, &cursors);
     let present: HashSet<BackendId> = backends.iter().map(|(id, _)| *id).collect();
     let ids = Ids::load(
         tables,
@@ -105,6 +110,7 @@ pub(super) fn read(tables: &Tables) -> Result<Found, TableError> {
         garbage,
         usage,
         ids,
+        limits,
         without_load,
     })
 }

@@ -29,8 +29,12 @@ impl Engine {
         for name in &removals {
             self.remove(resource_type, name, &mut touched);
         }
+        if resource_type == ResourceType::Workload {
+            self.tell_wanted();
+        }
         self.unowned.extend(std::mem::take(&mut touched.unowned));
         self.reconcile(std::mem::take(&mut touched.services), now);
+        self.policies.apply();
 
         let failed = names.into_iter().filter_map(|name| {
             let reason = self.rejection(resource_type, &name)?;
@@ -79,6 +83,7 @@ impl Engine {
             ResourceType::Cluster => r.clusters.keys().map(|n| n.to_string()).collect(),
             ResourceType::Endpoints => r.endpoints.keys().map(|n| n.to_string()).collect(),
             ResourceType::Listener => r.listeners.keys().cloned().collect(),
+            ResourceType::Policy => self.policies.names().map(ToOwned::to_owned).collect(),
             ResourceType::Workload => r.workloads.keys().cloned().collect(),
             ResourceType::Problem => r.problems.keys().cloned().collect(),
         };
@@ -108,6 +113,9 @@ impl Engine {
                     self.refused.insert(key, reason);
                 }
             }
+            NodeResource::Policy(p) => {
+                self.policies.set_policy(&name, p);
+            }
             NodeResource::Workload(w) => self.set_workload(name, w, touched),
             NodeResource::Problem(p) => {
                 self.resources.problems.insert(name, p);
@@ -124,7 +132,11 @@ impl Engine {
                     .set_endpoints(name, EndpointsState::Absent, touched);
             }
             ResourceType::Listener => self.resources.remove_listener(name, touched),
+            ResourceType::Policy => {
+                self.policies.remove_policy(name);
+            }
             ResourceType::Workload => {
+                self.policies.remove_workload(name);
                 let gone = self.resources.remove_workload(name);
                 self.workloads_gone(&gone);
             }
@@ -140,6 +152,7 @@ impl Engine {
             self.here.zone.clone_from(&workload.zone);
             self.touch_zonal(touched);
         }
+        self.policies.set_workload(&name, workload.clone());
         let gone = self.resources.set_workload(name, workload);
         self.workloads_gone(&gone);
     }
@@ -170,7 +183,9 @@ impl Engine {
                 .askers(name)
                 .find_map(|cluster| self.cluster_failure(cluster)),
             ResourceType::Listener => self.listener_failure(name),
-            ResourceType::Workload | ResourceType::Problem => None,
+            ResourceType::Policy => self.policies.policy_rejection(name),
+            ResourceType::Workload => self.policies.workload_rejection(name),
+            ResourceType::Problem => None,
         }
     }
 
@@ -200,12 +215,16 @@ impl Engine {
         let owners = unwritten.filter_map(|key| self.resources.owner(key));
         let listeners = losers.chain(owners.map(|l| l.name.as_str()));
         let clusters = self.failures.keys().map(|service| &*service.cluster);
+        let policies = self.policies.failed_policies();
+        let workloads = self.policies.failed_workloads();
         let names: BTreeSet<(ResourceType, &str)> = self
             .refused
             .keys()
             .map(|(resource_type, name)| (*resource_type, name.as_str()))
             .chain(listeners.map(|name| (ResourceType::Listener, name)))
             .chain(clusters.map(|name| (ResourceType::Cluster, name)))
+            .chain(policies.map(|name| (ResourceType::Policy, name)))
+            .chain(workloads.map(|name| (ResourceType::Workload, name)))
             .collect();
         names
             .into_iter()

@@ -86,6 +86,7 @@ impl Engine {
         self.persist_ids(&mut plans, &born);
         self.write_backends(&mut plans);
         self.write_cursors(&mut plans);
+        self.write_settings(&mut plans);
         self.write_slots(&mut plans);
         let after = self.conclude(plans, now);
         self.flip(&flips);
@@ -117,6 +118,7 @@ impl Engine {
             Some(service) => (service, Born::Before),
             None => (Service::new(self.service_id()), Born::Now),
         };
+        self.service_names.insert(service.id, name.clone());
         self.services.insert(name.clone(), service);
         born
     }
@@ -149,7 +151,9 @@ impl Engine {
             return;
         };
         for name in born {
-            self.services.remove(name);
+            if let Some(service) = self.services.remove(name) {
+                self.service_names.remove(&service.id);
+            }
             self.failures.insert(name.clone(), e.to_string());
         }
         for plan in plans.iter_mut().filter(|p| p.failed.is_none()) {
@@ -213,6 +217,30 @@ impl Engine {
                 }
             }
         }
+    }
+
+    fn write_settings(&mut self, plans: &mut [Plan]) {
+        for plan in plans.iter_mut().filter(|p| p.failed.is_none()) {
+            if plan.settings.is_empty() {
+                continue;
+            }
+            let written = self.limits.write(&mut self.tables, plan.id, plan.settings);
+            if let Err(e) = written {
+                let full = match &e {
+                    WriteError::Full { map, .. } if *map == self.usage.states.name => {
+                        &mut self.usage.states
+                    }
+                    _ => &mut self.usage.settings,
+                };
+                plan.failed = Some(reason(&e, full));
+                self.undo_backends(plan);
+            }
+        }
+        self.count_limits();
+    }
+
+    pub(super) fn count_limits(&mut self) {
+        (self.usage.settings.entries, self.usage.states.entries) = self.limits.usage();
     }
 
     fn write_slots(&mut self, plans: &mut [Plan]) {
@@ -312,6 +340,10 @@ impl Engine {
             };
             service.policy = plan.policy;
             service.affinity_seconds = plan.affinity_seconds;
+            service.settings = plan.settings;
+            if plan.settings.is_empty() {
+                self.limits.unset(plan.id);
+            }
             service.backends = plan.backends;
             if let Some(layout) = plan.layout {
                 self.garbage.slots.extend(service.replace_slots(

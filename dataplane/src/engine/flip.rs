@@ -105,6 +105,7 @@ impl Engine {
             if !self.resources.vips.contains_key(name)
                 && let Some(service) = self.services.remove(name)
             {
+                self.service_names.remove(&service.id);
                 service
                     .backends
                     .iter()

@@ -2,7 +2,8 @@
 //!
 //! The kernel reads while the engine writes, and the agent may die at any step. Therefore, over all services of one update:
 //!
-//! 1. ids are persisted, then `loads`, `backends`, `cursors` and the slots of a new generation are written: nobody looks there yet;
+//! 1. ids are persisted, then `loads`, `backends`, `cursors`, limits ([`crate::limits`]) and the slots of a new generation are
+//!    written: nobody looks there yet, but for limits that have changed, which hold from then on;
 //! 2. the VIPs in `services` are flipped to the new generation;
 //! 3. old slots are deleted, then gone backends, then their connections are closed, and last their `loads`: an entry in `loads`
 //!    without its backend tells the next agent that connections are still to be closed.
@@ -16,7 +17,9 @@ mod drain;
 mod flip;
 mod ids;
 mod mirror;
+mod names;
 mod plan;
+mod policies;
 mod resources;
 mod service;
 mod sweep;
@@ -28,11 +31,18 @@ pub mod worker;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
+pub(crate) use policies::problem_row;
 pub use service::ServiceName;
 pub use update::{Applied, NodeCluster, NodeEndpointSource, NodeResource, Rejection, Update};
 pub use usage::MapUsage;
 
+use tokio::sync::watch;
+
 use crate::compile::Here;
+use crate::interfaces::{LocalInterfaces, WantedPods, WantedReceiver};
+use crate::limits::Ledger;
+use crate::policy::{PolicyConfig, PolicyEngine};
+use crate::tables::policy::{PolicyTables, Verdict};
 use crate::tables::{BackendId, ServiceId, ServiceKey, TableError, Tables};
 use adopt::Adopted;
 use drain::Drains;
@@ -61,6 +71,8 @@ pub struct EngineConfig {
     pub settle: Duration,
     /// How often writes that failed are tried again when nothing else happens.
     pub retry: Duration,
+    /// What becomes of connections about which no policy says anything.
+    pub default_policy: Verdict,
 }
 
 impl EngineConfig {
@@ -72,6 +84,7 @@ impl EngineConfig {
             drain_timeout: Duration::from_secs(600),
             settle: Duration::from_secs(1),
             retry: Duration::from_secs(5),
+            default_policy: Verdict::Allow,
         }
     }
 }
@@ -85,9 +98,13 @@ pub struct Engine {
     tables: Tables,
     here: Here,
     resources: Resources,
+    policies: PolicyEngine,
     services: BTreeMap<ServiceName, Service>,
+    /// The same by id.
+    service_names: HashMap<ServiceId, ServiceName>,
     mirror: Mirror,
     ids: Ids,
+    limits: Ledger,
     usage: Usage,
     /// Found at start and not yet claimed by a desired service.
     adopted: Adopted,
@@ -105,6 +122,7 @@ pub struct Engine {
     synced_at: Option<Instant>,
     last_update: Option<Instant>,
     last_retry: Option<Instant>,
+    wanted: watch::Sender<WantedPods>,
 }
 
 /// How much the engine may take away.
@@ -123,8 +141,17 @@ impl Engine {
     ///
     /// # Errors
     /// When a table cannot be read.
-    pub fn new(tables: Tables, config: EngineConfig) -> Result<Self, TableError> {
+    pub fn new(
+        tables: Tables,
+        policy_tables: PolicyTables,
+        config: EngineConfig,
+    ) -> Result<Self, TableError> {
         let found = adopt::read(&tables)?;
+        let policy_config = PolicyConfig {
+            node: config.node.clone(),
+            default: config.default_policy,
+        };
+        let policies = PolicyEngine::new(policy_tables, policy_config)?;
         let mut engine = Self {
             here: Here {
                 node: config.node.clone(),
@@ -132,9 +159,12 @@ impl Engine {
             },
             config,
             resources: Resources::default(),
+            policies,
             services: BTreeMap::new(),
+            service_names: HashMap::new(),
             mirror: found.mirror,
             ids: found.ids,
+            limits: found.limits,
             usage: found.usage,
             adopted: found.adopted,
             garbage: found.garbage,
@@ -147,6 +177,7 @@ impl Engine {
             synced_at: None,
             last_update: None,
             last_retry: None,
+            wanted: watch::channel(WantedPods::default()).0,
             tables,
         };
         engine.unowned.extend(engine.mirror.keys().copied());
@@ -173,6 +204,24 @@ impl Engine {
         self.phase != Phase::Starting
     }
 
+    /// All policies and workloads have been received once: from now on local pods are judged by them.
+    pub fn set_policies_known(&mut self) {
+        self.policies.set_synced();
+        self.policies.apply();
+    }
+
+    /// What is known about local interfaces has changed.
+    pub fn set_interfaces(&mut self, interfaces: LocalInterfaces) {
+        self.policies.set_interfaces(interfaces);
+        self.policies.apply();
+    }
+
+    /// The policies' side.
+    #[must_use]
+    pub const fn policies(&self) -> &PolicyEngine {
+        &self.policies
+    }
+
     /// Time passes: settles, closes what has drained for too long, and tries again what failed.
     pub fn tick(&mut self, now: Instant) {
         if self.phase == Phase::Synced && self.is_quiet(now) {
@@ -185,6 +234,7 @@ impl Engine {
         if due {
             self.last_retry = Some(now);
             self.retry(now);
+            self.policies.retry();
         }
     }
 
@@ -196,8 +246,25 @@ impl Engine {
         since_any >= self.config.settle || age(self.synced_at) >= self.config.settle * SETTLE_WAITS
     }
 
+    /// Where to learn which local pods there are.
+    #[must_use]
+    pub fn wanted_pods(&self) -> WantedReceiver {
+        self.wanted.subscribe()
+    }
+
+    fn tell_wanted(&self) {
+        let complete = self.phase == Phase::Settled;
+        let pods = WantedPods::of(self.resources.workloads.values(), &self.here.node, complete);
+        self.wanted.send_if_modified(|known| {
+            let changed = *known != pods;
+            *known = pods;
+            changed
+        });
+    }
+
     fn settle(&mut self, now: Instant) {
         self.phase = Phase::Settled;
+        self.tell_wanted();
         // Desired services without endpoints claim what is theirs only now.
         let waiting = self.unsettled_services();
         self.reconcile(waiting, now);
@@ -233,7 +300,9 @@ impl Engine {
     }
 
     fn has_leftovers(&self) -> bool {
-        self.phase == Phase::Settled && (!self.unowned.is_empty() || !self.garbage.is_empty())
+        let waiting =
+            !self.unowned.is_empty() || !self.garbage.is_empty() || self.limits.has_leftovers();
+        self.phase == Phase::Settled && waiting
     }
 
     fn service_id(&mut self) -> ServiceId {
@@ -243,6 +312,7 @@ impl Engine {
             mirror,
             adopted,
             garbage,
+            limits,
             ..
         } = self;
         ids.service(|id| {
@@ -250,6 +320,7 @@ impl Engine {
                 || mirror.values().any(|e| e.id == id)
                 || adopted.contains(id)
                 || garbage.mentions(id)
+                || limits.mentions(id)
         })
     }
 }

@@ -10,7 +10,8 @@ use super::service::{Backend, Service, ServiceName};
 use super::sweep::{Leaving, Rule};
 use super::{Engine, Phase};
 use crate::compile::{Family, Member, NodeEndpoint, select, slots};
-use crate::tables::{BackendEntry, BackendId, Generation, ServiceId, Slot};
+use crate::limits::settings;
+use crate::tables::{BackendEntry, BackendId, Generation, ServiceId, ServiceSettings, Slot};
 
 /// The writes that bring one service to what is desired.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub(super) struct Plan {
     pub(super) drains: Vec<DrainState>,
     pub(super) policy: LbPolicy,
     pub(super) affinity_seconds: u32,
+    pub(super) settings: ServiceSettings,
     /// Round robin without a position yet.
     pub(super) needs_cursor: bool,
     /// How many of `fresh` stand in `loads` and in `backends` as far as usage is counted.
@@ -62,6 +64,7 @@ struct Desired<'a> {
     selected: Vec<&'a NodeEndpoint>,
     policy: LbPolicy,
     affinity_seconds: u32,
+    settings: ServiceSettings,
     /// The endpoints resource is there: what it does not list was taken out of it.
     exists: bool,
 }
@@ -70,13 +73,17 @@ impl Engine {
     /// Compares and plans. `None` when the service should stay as it is for now.
     pub(super) fn plan(&mut self, name: &ServiceName) -> Option<Plan> {
         let desired = match self.resources.target(&name.cluster) {
-            Target::Here(cluster, endpoints) => Desired {
-                endpoints,
-                selected: select(endpoints, name.family, cluster.locality, &self.here),
-                policy: cluster.policy,
-                affinity_seconds: cluster.affinity.map_or(0, whole_seconds),
-                exists: true,
-            },
+            Target::Here(cluster, endpoints) => {
+                let selected = select(endpoints, name.family, cluster.locality, &self.here);
+                Desired {
+                    endpoints,
+                    policy: cluster.policy,
+                    affinity_seconds: cluster.affinity.map_or(0, whole_seconds),
+                    settings: settings(cluster, self.resources.listeners_of(name), selected.len()),
+                    selected,
+                    exists: true,
+                }
+            }
             // A working service is not taken away because its new endpoints are still to come.
             Target::Pending if self.services.contains_key(name) => return None,
             Target::Missing if self.phase == Phase::Starting => return None,
@@ -85,6 +92,7 @@ impl Engine {
                 selected: Vec::new(),
                 policy: LbPolicy::Random,
                 affinity_seconds: 0,
+                settings: ServiceSettings::default(),
                 exists: false,
             },
         };
@@ -104,6 +112,7 @@ impl Engine {
         plan.name = name.clone();
         plan.policy = desired.policy;
         plan.affinity_seconds = desired.affinity_seconds;
+        plan.settings = desired.settings;
         plan.needs_cursor = desired.policy == LbPolicy::RoundRobin && !service.has_cursor;
         plan.leaving = leaving;
         plan.layout = layout(service, desired.policy, &merge.members, |generation| {
@@ -157,6 +166,7 @@ impl<'a> Merge<'a> {
                 drains: Vec::new(),
                 policy: LbPolicy::Random,
                 affinity_seconds: 0,
+                settings: ServiceSettings::default(),
                 needs_cursor: false,
                 counted: Counted::default(),
                 failed: None,

@@ -157,6 +157,8 @@ impl Resources {
         });
         let had = self.assignments.get(&key).cloned();
         if had == wanted {
+            // Another listener's timeouts and limits may count from now on.
+            touched.services.extend(wanted);
             return;
         }
         if let Some(had) = had {
@@ -185,6 +187,12 @@ impl Resources {
     /// The listener that has this VIP.
     pub(super) fn owner(&self, key: &ServiceKey) -> Option<&Listener> {
         self.listeners.get(self.claims.get(key)?.first()?)
+    }
+
+    /// The listeners that lead to a service.
+    pub(super) fn listeners_of(&self, name: &ServiceName) -> impl Iterator<Item = &Listener> {
+        let vips = self.vips.get(name).into_iter().flatten();
+        vips.filter_map(|vip| self.owner(vip))
     }
 
     /// The first VIP that `listener` wants and another has, and who that is.

@@ -8,7 +8,9 @@ use weft_proto::model::LbPolicy;
 
 use super::sweep::OldSlots;
 use crate::compile::Family;
-use crate::tables::{BackendEntry, BackendId, Generation, ServiceEntry, ServiceId, Slot};
+use crate::tables::{
+    BackendEntry, BackendId, Generation, ServiceEntry, ServiceId, ServiceSettings, Slot,
+};
 
 /// What has one [`ServiceId`]: a cluster's backends of one family.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,6 +41,7 @@ pub(super) struct Service {
     pub(super) adopted_slots: Option<Vec<Slot>>,
     pub(super) policy: LbPolicy,
     pub(super) affinity_seconds: u32,
+    pub(super) settings: ServiceSettings,
     /// Sorted by address.
     pub(super) backends: Vec<Backend>,
     /// Has an entry in `cursors`.
@@ -57,6 +60,7 @@ impl Service {
             adopted_slots: None,
             policy: LbPolicy::Random,
             affinity_seconds: 0,
+            settings: ServiceSettings::default(),
             backends: Vec::new(),
             has_cursor: false,
             retired_total: 0,
@@ -107,6 +111,8 @@ impl Service {
             slots: self.slots,
             policy: self.policy,
             affinity_seconds: self.affinity_seconds,
+            near: self.backends.first().map_or(BackendId(0), |b| b.id),
+            flags: self.settings.flags(self.policy),
         }
     }
 }

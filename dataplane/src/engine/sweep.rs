@@ -100,6 +100,7 @@ impl Engine {
         if service.has_cursor {
             self.garbage.cursors.push(service.id);
         }
+        self.limits.discard(service.id);
         let leaving = service.backends.iter().map(|b| Leaving {
             id: b.id,
             address: b.address,
@@ -116,6 +117,7 @@ impl Engine {
         }
         self.sweep_slots();
         self.sweep_cursors();
+        self.sweep_limits();
         self.sweep_backends();
         self.sweep_loads();
     }
@@ -156,6 +158,17 @@ impl Engine {
                 self.garbage.cursors = gone;
             }
         }
+    }
+
+    fn sweep_limits(&mut self) {
+        if !self.limits.has_leftovers() {
+            return;
+        }
+        match self.limits.sweep(&mut self.tables, self.mirror.values()) {
+            Ok(freed) => self.usage.freed += freed as u64,
+            Err(e) => tracing::warn!("limits that nobody wants stay for now: {e}"),
+        }
+        self.count_limits();
     }
 
     fn sweep_backends(&mut self) {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_proto::model::{
-    Cluster, EndpointSource, LbPolicy, Listener, LocalityMode, Problem, Resource, Workload,
+    Cluster, EndpointSource, LbPolicy, Listener, LocalityMode, Outlier, Policy, Problem, Resource,
+    Workload,
 };
 use weft_proto::resource::ResourceType;
 
@@ -19,6 +20,8 @@ pub enum NodeResource {
     Endpoints(Vec<NodeEndpoint>),
     /// A service port.
     Listener(Listener),
+    /// Who may talk to whom.
+    Policy(Policy),
     /// A pod or node.
     Workload(Workload),
     /// Something to mend.
@@ -33,6 +36,7 @@ impl NodeResource {
             Resource::Cluster(c) => Self::Cluster(NodeCluster::new(c, pool)),
             Resource::Endpoints(e) => Self::Endpoints(pool.compact(e.endpoints)),
             Resource::Listener(l) => Self::Listener(l),
+            Resource::Policy(p) => Self::Policy(p),
             Resource::Workload(w) => Self::Workload(w),
             Resource::Problem(p) => Self::Problem(p),
         }
@@ -50,6 +54,12 @@ pub struct NodeCluster {
     pub affinity: Option<Duration>,
     /// Endpoints near the client.
     pub locality: LocalityMode,
+    /// A handshake that takes longer fails.
+    pub connect_timeout: Option<Duration>,
+    /// Open connections from this node.
+    pub max_connections: Option<u32>,
+    /// When endpoints that fail are left out for a while.
+    pub outlier: Option<Outlier>,
 }
 
 /// Where a [`NodeCluster`]'s endpoints come from.
@@ -71,6 +81,9 @@ impl NodeCluster {
             policy: cluster.policy,
             affinity: cluster.affinity,
             locality: cluster.locality,
+            connect_timeout: cluster.connect_timeout,
+            max_connections: cluster.max_connections,
+            outlier: cluster.outlier,
         }
     }
 }

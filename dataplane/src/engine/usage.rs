@@ -14,20 +14,20 @@ pub struct MapUsage {
 }
 
 impl MapUsage {
-    pub(super) fn has_room(&self, more: usize) -> bool {
+    pub(crate) fn has_room(&self, more: usize) -> bool {
         self.entries.saturating_add(more) <= self.capacity
     }
 
-    pub(super) fn add(&mut self, entries: usize) {
+    pub(crate) fn add(&mut self, entries: usize) {
         self.entries = self.entries.saturating_add(entries);
     }
 
-    pub(super) fn remove(&mut self, entries: usize) {
+    pub(crate) fn remove(&mut self, entries: usize) {
         self.entries = self.entries.saturating_sub(entries);
     }
 
     /// Counts a refusal, and says what to do about it.
-    pub(super) fn refuse(&mut self) -> String {
+    pub(crate) fn refuse(&mut self) -> String {
         self.full = self.full.saturating_add(1);
         crate::tables::WriteError::Full {
             map: self.name,
@@ -46,18 +46,22 @@ pub(super) struct Usage {
     pub(super) backends: MapUsage,
     pub(super) loads: MapUsage,
     pub(super) cursors: MapUsage,
+    pub(super) settings: MapUsage,
+    pub(super) states: MapUsage,
     /// Entries ever deleted: when it grows, what found no room may find some.
     pub(super) freed: u64,
 }
 
 impl Usage {
-    pub(super) fn all(&self) -> [MapUsage; 5] {
+    pub(crate) fn all(&self) -> [MapUsage; 7] {
         [
             self.services,
             self.slots,
             self.backends,
             self.loads,
             self.cursors,
+            self.settings,
+            self.states,
         ]
     }
 }

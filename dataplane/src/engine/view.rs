@@ -10,6 +10,7 @@ use super::resources::{Target, keys};
 use super::service::{Service, ServiceName};
 use super::{Engine, MapUsage, Rejection};
 use crate::compile::{Family, NodeEndpoint};
+use crate::limits::time_left;
 use crate::tables::BackendLoad;
 
 /// About this many rows go into a page.
@@ -31,12 +32,16 @@ pub struct Summary {
     pub synced: bool,
     /// What earlier agents left and nobody wants is deleted.
     pub settled: bool,
+    /// Of judgements from now on, see [`crate::policy::PolicyEngine::epoch`].
+    pub policy_epoch: u32,
     /// Use of each table.
     pub maps: Vec<MapUsage>,
     /// Resources in effect, by type.
     pub resources: Vec<(ResourceType, usize)>,
     /// Resources not wholly in effect.
     pub rejections: Vec<(ResourceType, Rejection)>,
+    /// Local pods whose policy is not in the kernel, by resource name.
+    pub unjudged: Vec<String>,
 }
 
 impl Engine {
@@ -46,19 +51,30 @@ impl Engine {
         let r = &self.resources;
         let endpoints = r.endpoints.values();
         let here = endpoints.filter(|e| matches!(e, super::resources::EndpointsState::Here(_)));
+        let mut maps = self.usage.all().to_vec();
+        maps.extend(self.policies.usage());
         Summary {
             synced: self.is_synced(),
             settled: self.is_settled(),
-            maps: self.usage.all().to_vec(),
+            policy_epoch: self.policies.epoch(),
+            maps,
             resources: vec![
                 (ResourceType::Cluster, r.clusters.len()),
                 (ResourceType::Endpoints, here.count()),
                 (ResourceType::Listener, r.listeners.len()),
+                (ResourceType::Policy, self.policies.names().count()),
                 (ResourceType::Workload, r.workloads.len()),
                 (ResourceType::Problem, r.problems.len()),
             ],
             rejections: self.rejections(),
+            unjudged: self.unjudged_pods(),
         }
+    }
+
+    /// Local pods whose policy is not in the kernel, by resource name.
+    #[must_use]
+    pub fn unjudged_pods(&self) -> Vec<String> {
+        self.policies.unjudged().map(ToOwned::to_owned).collect()
     }
 
     /// What the control plane wants people to mend.
@@ -120,6 +136,7 @@ impl Engine {
         let service = self.services.get(&name);
         if let Some(service) = service {
             row.ids.push(service.id.0);
+            self.add_limits(row, service);
             row.total_connections += service.retired_total;
             for backend in &service.backends {
                 let load = self.load(backend.id);
@@ -135,6 +152,31 @@ impl Engine {
                 Health::Healthy => {}
             }
         }
+    }
+
+    fn add_limits(&self, row: &mut wire::Service, service: &Service) {
+        let settings = &service.settings;
+        if settings.is_empty() {
+            return;
+        }
+        let state = self.tables.states.get(&service.id);
+        let state = state.ok().flatten().unwrap_or_default();
+        let limits = row.limits.get_or_insert_default();
+        // Alike in both families.
+        limits.connect_timeout_ms = settings.connect_ms.into();
+        limits.idle_timeout_seconds = settings.idle_seconds.into();
+        limits.max_duration_seconds = settings.lifetime_seconds.into();
+        limits.max_connections = settings.max_connections.into();
+        limits.connections_per_second = settings.connections_per_second.into();
+        limits.consecutive_failures = settings.consecutive_failures;
+        limits.base_ejection_ms = settings.base_ejection_ms.into();
+        limits.max_ejected_percent = settings.max_ejected_percent;
+        limits.open += state.open;
+        limits.limited += state.limited;
+        limits.rate_limited += state.rate_limited;
+        limits.timed_out += state.timed_out;
+        limits.ejected += state.ejected;
+        limits.ejections += state.ejections;
     }
 
     fn endpoints(&self, name: &ServiceName) -> impl Iterator<Item = &NodeEndpoint> {
@@ -184,6 +226,8 @@ impl Engine {
     ) -> wire::Backend {
         let backend = service.and_then(|s| s.backend(&endpoint.address));
         let load = backend.map_or_else(BackendLoad::default, |b| self.load(b.id));
+        let health = backend.and_then(|b| self.tables.health.get(&b.id).ok()?);
+        let health = health.unwrap_or_default();
         let workload = self.resources.workload_at(endpoint.address.ip());
         wire::Backend {
             service: listener.map_or_else(String::new, service_name),
@@ -200,6 +244,9 @@ impl Engine {
             open_connections: load.open,
             total_connections: load.total,
             id: backend.map_or(0, |b| b.id.0),
+            ejected_for_ms: time_left(health.ejected_until_ns),
+            failures: health.failures,
+            rtt_us: load.srtt_us,
         }
     }
 
@@ -249,7 +296,7 @@ impl Engine {
     }
 }
 
-fn service_name(listener: &Listener) -> String {
+pub(super) fn service_name(listener: &Listener) -> String {
     let service = listener.service.as_ref();
     service.map_or_else(|| listener.name.clone(), ToString::to_string)
 }

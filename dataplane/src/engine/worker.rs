@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{Applied, Closer, Engine, Update};
+use crate::interfaces::LocalInterfaces;
 
 /// Updates waiting for the engine. Few: a decoded update can be large, and a full queue holds the control plane back.
 const QUEUE: usize = 4;
@@ -21,6 +22,8 @@ type Query = Box<dyn FnOnce(&Engine) + Send>;
 enum Command {
     Apply(Update, oneshot::Sender<Applied>),
     Synced(oneshot::Sender<()>),
+    PoliciesKnown(oneshot::Sender<()>),
+    Interfaces(LocalInterfaces),
     Query(Query),
 }
 
@@ -33,6 +36,7 @@ pub struct EngineStopped;
 #[derive(Clone)]
 pub struct EngineHandle {
     commands: mpsc::Sender<Command>,
+    epochs: watch::Receiver<u32>,
 }
 
 impl EngineHandle {
@@ -54,6 +58,30 @@ impl EngineHandle {
         let (reply, done) = oneshot::channel();
         self.send(Command::Synced(reply)).await?;
         done.await.map_err(|_| EngineStopped)
+    }
+
+    /// All policies and workloads have been received once: see [`Engine::set_policies_known`].
+    ///
+    /// # Errors
+    /// When the engine has stopped.
+    pub async fn policies_known(&self) -> Result<(), EngineStopped> {
+        let (reply, done) = oneshot::channel();
+        self.send(Command::PoliciesKnown(reply)).await?;
+        done.await.map_err(|_| EngineStopped)
+    }
+
+    /// Tells the engine what is known about local interfaces.
+    ///
+    /// # Errors
+    /// When the engine has stopped.
+    pub async fn interfaces(&self, interfaces: LocalInterfaces) -> Result<(), EngineStopped> {
+        self.send(Command::Interfaces(interfaces)).await
+    }
+
+    /// The policy epoch: whenever it grows, living connections have to be judged again.
+    #[must_use]
+    pub fn epochs(&self) -> watch::Receiver<u32> {
+        self.epochs.clone()
     }
 
     /// Looks at the engine between two updates. Keep it short: updates wait meanwhile.
@@ -88,18 +116,21 @@ pub fn start(
 ) -> (EngineHandle, JoinHandle<()>) {
     let (commands, queue) = mpsc::channel(QUEUE);
     let runtime = Handle::current();
+    let (epoch, epochs) = watch::channel(engine.policies().epoch());
     let worker = Worker {
         engine,
         closer,
+        epoch,
         since_close: 0,
     };
     let thread = tokio::task::spawn_blocking(move || worker.run(queue, &runtime, &drain));
-    (EngineHandle { commands }, thread)
+    (EngineHandle { commands, epochs }, thread)
 }
 
 struct Worker {
     engine: Engine,
     closer: Box<dyn Closer>,
+    epoch: watch::Sender<u32>,
     since_close: usize,
 }
 
@@ -130,11 +161,18 @@ impl Worker {
                 last_tick = now;
                 self.engine.tick(now);
             }
+            self.tell_epoch();
             if queue.is_empty() || self.since_close >= UPDATES_PER_CLOSE {
                 self.since_close = 0;
                 self.engine.close_gone(self.closer.as_mut(), now);
             }
         }
+    }
+
+    fn tell_epoch(&self) {
+        let epoch = self.engine.policies().epoch();
+        self.epoch
+            .send_if_modified(|told| std::mem::replace(told, epoch) != epoch);
     }
 
     fn execute(&mut self, command: Command) {
@@ -148,6 +186,11 @@ impl Worker {
                 self.engine.set_synced(Instant::now());
                 let _ = reply.send(());
             }
+            Command::PoliciesKnown(reply) => {
+                self.engine.set_policies_known();
+                let _ = reply.send(());
+            }
+            Command::Interfaces(interfaces) => self.engine.set_interfaces(interfaces),
             Command::Query(query) => query(&self.engine),
         }
     }

@@ -76,7 +76,7 @@ impl Placed for BackendLoad {
             open: self.open,
             total: self.total,
             id: id.0,
-            pad: 0,
+            srtt_us: self.srtt_us,
         }
     }
 
@@ -84,6 +84,7 @@ impl Placed for BackendLoad {
         let load = Self {
             open: cell.open,
             total: cell.total,
+            srtt_us: cell.srtt_us,
         };
         (cell.id != 0).then_some((BackendId(cell.id), load))
     }

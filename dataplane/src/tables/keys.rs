@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::ServiceFlags;
 use weft_proto::model::{LbPolicy, Protocol};
 
 /// Kernel number of a cluster's backends of one address family. Never 0.
@@ -40,6 +41,10 @@ pub struct ServiceEntry {
     pub policy: LbPolicy,
     /// ClientIP affinity in seconds; 0 for none.
     pub affinity_seconds: u32,
+    /// One of its backends, for the processor's caches; 0 for none.
+    pub near: BackendId,
+    /// What else the kernel has to do for its connections.
+    pub flags: ServiceFlags,
 }
 
 /// Place of a slot.
@@ -84,6 +89,8 @@ pub struct BackendLoad {
     pub open: u64,
     /// Ever.
     pub total: u64,
+    /// Smoothed round-trip time in microseconds, where the policy asks for it; 0: not measured.
+    pub srtt_us: u32,
 }
 
 /// The next ids to give out. 0 in a fresh table means 1.

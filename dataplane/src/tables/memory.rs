@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::policy::PolicyTables;
 use super::{Table, TableError, Tables, WriteError};
 
 /// A bounded ordered map. Clones share their content, so that a test can look while the engine owns one.
@@ -92,6 +93,22 @@ pub fn tables(capacity: usize) -> Tables {
         backends: Box::new(MemoryTable::new("backends", capacity)),
         loads: Box::new(MemoryTable::new("backend_loads", capacity)),
         cursors: Box::new(MemoryTable::new("cursors", capacity)),
+        settings: Box::new(MemoryTable::new("service_settings", capacity)),
+        states: Box::new(MemoryTable::new("service_states", capacity)),
+        health: Box::new(MemoryTable::new("backend_health", capacity)),
         ids: Box::new(MemoryTable::new("ids", 1)),
+    }
+}
+
+/// Policy tables in memory, each for at most `capacity` entries.
+#[must_use]
+pub fn policy_tables(capacity: usize) -> PolicyTables {
+    PolicyTables {
+        identities: Box::new(MemoryTable::new("identities", capacity)),
+        cidr_identities: Box::new(MemoryTable::new("cidr_identities", capacity)),
+        local_workloads: Box::new(MemoryTable::new("local_workloads", capacity)),
+        peer_rules: Box::new(MemoryTable::new("peer_rules", capacity)),
+        rules: Box::new(MemoryTable::new("rules", capacity)),
+        settings: Box::new(MemoryTable::new("policy_settings", 1)),
     }
 }

@@ -6,7 +6,9 @@ pub(crate) mod address;
 mod backends;
 mod ids;
 mod keys;
+mod limits;
 pub mod memory;
+pub mod policy;
 mod services;
 mod slots;
 
@@ -14,6 +16,7 @@ pub use keys::{
     AllocatedIds, BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceId,
     ServiceKey, Slot, SlotKey,
 };
+pub use limits::{BackendHealth, ServiceFlags, ServiceSettings, ServiceState};
 
 /// A map that the agent writes and reads.
 ///
@@ -98,6 +101,12 @@ pub struct Tables {
     pub loads: Box<dyn Table<BackendId, BackendLoad>>,
     /// Round robin's position, made by the agent and then written by the kernel.
     pub cursors: Box<dyn Table<ServiceId, u64>>,
+    /// Timeouts, limits and outlier ejection of services that have any. Written before the service's flags say so.
+    pub settings: Box<dyn Table<ServiceId, ServiceSettings>>,
+    /// Counts of services that have or had settings, made by the agent and then written by the kernel.
+    pub states: Box<dyn Table<ServiceId, ServiceState>>,
+    /// Backends that failed lately, written by the kernel alone.
+    pub health: Box<dyn Table<BackendId, BackendHealth>>,
     /// One entry: the next ids to give out, so that none is used again after a restart.
     pub ids: Box<dyn Table<u32, AllocatedIds>>,
 }

@@ -2,7 +2,7 @@
 
 use weft_proto::model::{LbPolicy, Protocol};
 
-use super::{Generation, ServiceEntry, ServiceId, ServiceKey};
+use super::{BackendId, Generation, ServiceEntry, ServiceFlags, ServiceId, ServiceKey};
 use crate::bpf::{Record, types};
 use crate::tables::address;
 
@@ -52,6 +52,8 @@ impl Record for ServiceEntry {
             slots: self.slots,
             policy,
             affinity_s: self.affinity_seconds,
+            near: self.near.0,
+            flags: self.flags.0,
         }
     }
 
@@ -63,6 +65,8 @@ impl Record for ServiceEntry {
             slots: raw.slots,
             policy,
             affinity_seconds: raw.affinity_s,
+            near: BackendId(raw.near),
+            flags: ServiceFlags(raw.flags),
         })
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Memory {
     pub(super) endpoints: BTreeMap<String, Asked>,
     pub(super) answered: BTreeSet<ResourceType>,
     pub(super) synced: bool,
+    /// The engine was told that all policies and workloads are there.
+    pub(super) policies_known: bool,
     /// When the first stream was open.
     pub(super) first_stream: Option<Instant>,
 }
@@ -48,6 +50,7 @@ impl Memory {
             endpoints: BTreeMap::new(),
             answered: BTreeSet::new(),
             synced: false,
+            policies_known: false,
             first_stream: None,
         }
     }
@@ -117,9 +120,18 @@ impl Memory {
         let optional = |t: ResourceType| has(t) || self.unsupported.contains(&t) || waited;
         has(ResourceType::Cluster)
             && has(ResourceType::Listener)
+            && optional(ResourceType::Policy)
             && optional(ResourceType::Workload)
             && optional(ResourceType::Problem)
             && self.unanswered().next().is_none()
+    }
+
+    /// Whether all policies and workloads are here. Time alone does not make it so: without its policies a pod stays shut.
+    pub(super) fn knows_policies(&self) -> bool {
+        let types = [ResourceType::Policy, ResourceType::Workload];
+        types
+            .iter()
+            .all(|t| self.answered.contains(t) || self.unsupported.contains(t))
     }
 
     /// When to look again though nothing was received.

@@ -277,6 +277,11 @@ impl Session<'_> {
 
     async fn check_synced(&mut self) -> Result<(), End> {
         let now = Instant::now();
+        if !self.memory.policies_known && self.memory.knows_policies() {
+            let told = self.engine.policies_known().await;
+            told.map_err(|_| End::EngineStopped)?;
+            self.memory.policies_known = true;
+        }
         if !self.memory.synced && self.memory.is_complete(self.config.optional_wait, now) {
             self.engine.synced().await.map_err(|_| End::EngineStopped)?;
             self.memory.synced = true;

@@ -13,7 +13,7 @@ use envoy_types::pb::envoy::config::core::v3::{
 };
 use envoy_types::pb::google::protobuf::value::Kind;
 
-use super::{ConvertError, duration, endpoints, metadata};
+use super::{ConvertError, duration, endpoints, limits, metadata};
 use crate::model::{Cluster, EndpointSource, LbPolicy, LocalityMode};
 
 const AFFINITY: &str = "sessionAffinitySeconds";
@@ -42,6 +42,8 @@ pub fn encode_cluster(cluster: &Cluster) -> Pb {
             LbPolicy::Maglev => PbPolicy::Maglev,
         } as i32,
         connect_timeout: duration::encode(cluster.connect_timeout),
+        circuit_breakers: cluster.max_connections.map(limits::encode_connections),
+        outlier_detection: cluster.outlier.as_ref().map(limits::encode_outlier),
         metadata: metadata::encode([
             (
                 AFFINITY,
@@ -71,7 +73,7 @@ fn eds_config(name: &str) -> EdsClusterConfig {
 /// What the kernel needs of `pb`.
 ///
 /// # Errors
-/// No name; a discovery type other than EDS and STATIC; a load-balancing policy that the kernel has not; metadata out of range.
+/// No name; a discovery type other than EDS and STATIC; a load-balancing policy that the kernel has not; limits or metadata out of range.
 pub fn decode_cluster(pb: &Pb) -> Result<Cluster, ConvertError> {
     if pb.name.is_empty() {
         return Err(ConvertError::new("name", "is empty"));
@@ -83,6 +85,10 @@ pub fn decode_cluster(pb: &Pb) -> Result<Cluster, ConvertError> {
         affinity: affinity(pb)?,
         locality: locality(pb)?,
         connect_timeout: duration::decode(pb.connect_timeout.as_ref(), "connect_timeout")?,
+        max_connections: limits::decode_connections(pb.circuit_breakers.as_ref())
+            .map_err(|e| e.within("circuit_breakers"))?,
+        outlier: limits::decode_outlier(pb.outlier_detection.as_ref())
+            .map_err(|e| e.within("outlier_detection"))?,
     })
 }
 

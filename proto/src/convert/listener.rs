@@ -9,6 +9,8 @@ use envoy_types::pb::envoy::config::listener::v3::{
     AdditionalAddress, Filter, FilterChain, Listener as Pb, ListenerFilter, filter, listener_filter,
 };
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
+use envoy_types::pb::envoy::extensions::filters::network::local_ratelimit::v3::LocalRateLimit;
+use envoy_types::pb::envoy::extensions::filters::network::rbac::v3::Rbac;
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::{
     TcpProxy, tcp_proxy::ClusterSpecifier,
 };
@@ -23,12 +25,16 @@ use envoy_types::pb::xds::r#type::matcher::v3::{
 };
 use prost::Name;
 
-use super::{ConvertError, address, duration, metadata, pack, unpack};
+use super::{ConvertError, address, duration, limits, metadata, pack, unpack};
 use crate::model::{Layer, Listener, Protocol, ServiceRef};
 
+const RATE_LIMIT: &str = "envoy.filters.network.local_ratelimit";
 const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
 const UDP_PROXY: &str = "envoy.filters.udp_listener.udp_proxy";
 const UDP_ROUTE: &str = "route";
+// Names in the metadata of UDP listeners, for which Envoy has no such limits.
+const MAX_DURATION: &str = "maxDurationMs";
+const RATE: &str = "connectionsPerSecond";
 
 /// The resource for a layer 4 listener.
 #[must_use]
@@ -37,6 +43,7 @@ pub fn encode_listener(listener: &Listener) -> Pb {
         .addresses
         .iter()
         .map(|ip| address::encode(*ip, listener.port, listener.protocol));
+    let is_udp = listener.protocol == Protocol::Udp;
     let service = listener.service.as_ref();
     let text = |s: Option<&String>| s.map(|s| Kind::StringValue(s.clone()));
     let mut pb = Pb {
@@ -52,6 +59,17 @@ pub fn encode_listener(listener: &Listener) -> Pb {
             ("namespace", text(service.map(|s| &s.namespace))),
             ("service", text(service.map(|s| &s.name))),
             ("portName", text(service.map(|s| &s.port_name))),
+            (
+                MAX_DURATION,
+                listener.max_duration.filter(|_| is_udp).map(milliseconds),
+            ),
+            (
+                RATE,
+                listener
+                    .connections_per_second
+                    .filter(|_| is_udp)
+                    .map(|n| Kind::NumberValue(n.into())),
+            ),
         ]),
         ..Default::default()
     };
@@ -69,19 +87,30 @@ pub fn encode_listener(listener: &Listener) -> Pb {
     pb
 }
 
+/// Exact up to 285,000 years.
+#[allow(clippy::cast_precision_loss)]
+fn milliseconds(duration: Duration) -> Kind {
+    Kind::NumberValue(duration.as_millis() as f64)
+}
+
 fn tcp_chain(listener: &Listener) -> FilterChain {
     let proxy = TcpProxy {
         stat_prefix: listener.name.clone(),
         cluster_specifier: Some(ClusterSpecifier::Cluster(listener.cluster.clone())),
         idle_timeout: duration::encode(listener.idle_timeout),
-        max_downstream_connection_duration: duration::encode(listener.max_connection_duration),
+        max_downstream_connection_duration: duration::encode(listener.max_duration),
         ..Default::default()
     };
+    let filter = |name: &str, config| Filter {
+        name: name.to_owned(),
+        config_type: Some(filter::ConfigType::TypedConfig(config)),
+    };
+    let rate = listener.connections_per_second;
+    let rate = rate.map(|n| limits::encode_rate(n, &listener.name));
     FilterChain {
-        filters: vec![Filter {
-            name: TCP_PROXY.to_owned(),
-            config_type: Some(filter::ConfigType::TypedConfig(pack(&proxy))),
-        }],
+        filters: (rate.iter().map(|limit| filter(RATE_LIMIT, pack(limit))))
+            .chain([filter(TCP_PROXY, pack(&proxy))])
+            .collect(),
         ..Default::default()
     }
 }
@@ -116,14 +145,14 @@ fn udp_filter(listener: &Listener) -> ListenerFilter {
 ///
 /// # Errors
 /// No name, address or port; not exactly one filter chain without match conditions; a filter chain that does not end in
-/// `tcp_proxy` or `http_connection_manager`; several target clusters.
+/// `tcp_proxy` or `http_connection_manager`, or that has RBAC; several target clusters.
 pub fn decode_listener(pb: &Pb) -> Result<Listener, ConvertError> {
     if pb.name.is_empty() {
         return Err(ConvertError::new("name", "is empty"));
     }
     let (addresses, port, wire_protocol) = addresses(pb)?;
     let target = match udp_proxy(pb)? {
-        Some(proxy) => udp_target(&proxy)?,
+        Some(proxy) => udp_target(&proxy, pb)?,
         None if wire_protocol == Protocol::Udp => {
             return Err(ConvertError::new(
                 "listener_filters",
@@ -148,7 +177,8 @@ pub fn decode_listener(pb: &Pb) -> Result<Listener, ConvertError> {
         cluster: target.cluster,
         layer: target.layer,
         idle_timeout: target.idle_timeout,
-        max_connection_duration: target.max_connection_duration,
+        max_duration: target.max_duration,
+        connections_per_second: target.connections_per_second,
     })
 }
 
@@ -157,7 +187,8 @@ struct Target {
     layer: Layer,
     cluster: String,
     idle_timeout: Option<Duration>,
-    max_connection_duration: Option<Duration>,
+    max_duration: Option<Duration>,
+    connections_per_second: Option<u32>,
 }
 
 fn addresses(pb: &Pb) -> Result<(Vec<IpAddr>, u16, Protocol), ConvertError> {
@@ -191,7 +222,7 @@ fn udp_proxy(pb: &Pb) -> Result<Option<UdpProxyConfig>, ConvertError> {
     Ok(None)
 }
 
-fn udp_target(proxy: &UdpProxyConfig) -> Result<Target, ConvertError> {
+fn udp_target(proxy: &UdpProxyConfig, listener: &Pb) -> Result<Target, ConvertError> {
     const FIELD: &str = "listener_filters.udp_proxy";
     let cluster = match &proxy.route_specifier {
         Some(RouteSpecifier::Matcher(matcher)) => only_route(matcher),
@@ -212,8 +243,23 @@ fn udp_target(proxy: &UdpProxyConfig) -> Result<Target, ConvertError> {
             proxy.idle_timeout.as_ref(),
             &format!("{FIELD}.idle_timeout"),
         )?,
-        max_connection_duration: None,
+        max_duration: udp_number(listener, MAX_DURATION)?.map(Duration::from_millis),
+        connections_per_second: udp_number(listener, RATE)?
+            .map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
     })
+}
+
+/// A whole number over zero from the listener's metadata.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn udp_number(listener: &Pb, name: &str) -> Result<Option<u64>, ConvertError> {
+    match metadata::number(listener.metadata.as_ref(), name) {
+        None => Ok(None),
+        Some(n) if (1.0..=9e15).contains(&n) => Ok(Some(n as u64)),
+        Some(n) => Err(ConvertError::new(
+            format!("metadata.weft.{name}"),
+            format!("{n} is not a number over zero"),
+        )),
+    }
 }
 
 /// The cluster of a matcher without conditions.
@@ -260,7 +306,24 @@ fn tcp_target(pb: &Pb) -> Result<Target, ConvertError> {
             "must end in envoy.filters.network.tcp_proxy or http_connection_manager",
         ));
     };
-    terminal_filter(last, field)
+    let mut target = terminal_filter(last, field)?;
+    for (i, filter) in chain.filters.iter().enumerate() {
+        let field = format!("{field}[{i}]");
+        let Some(filter::ConfigType::TypedConfig(any)) = &filter.config_type else {
+            continue;
+        };
+        if any.type_url == LocalRateLimit::type_url() {
+            target.connections_per_second =
+                limits::decode_rate(&unpack(any, &field)?).map_err(|e| e.within(&field))?;
+        }
+        if any.type_url == Rbac::type_url() {
+            return Err(ConvertError::new(
+                field,
+                "RBAC is not enforced for a listener: send a weft.policy.v1.Policy",
+            ));
+        }
+    }
+    Ok(target)
 }
 
 fn terminal_filter(any: &Any, field: &str) -> Result<Target, ConvertError> {
@@ -271,7 +334,8 @@ fn terminal_filter(any: &Any, field: &str) -> Result<Target, ConvertError> {
             layer: Layer::Seven,
             cluster: String::new(),
             idle_timeout: None,
-            max_connection_duration: None,
+            max_duration: None,
+            connections_per_second: None,
         });
     }
     if any.type_url != TcpProxy::type_url() {
@@ -301,9 +365,10 @@ fn terminal_filter(any: &Any, field: &str) -> Result<Target, ConvertError> {
             proxy.idle_timeout.as_ref(),
             &format!("{field}.tcp_proxy.idle_timeout"),
         )?,
-        max_connection_duration: duration::decode(
+        max_duration: duration::decode(
             proxy.max_downstream_connection_duration.as_ref(),
             &format!("{field}.tcp_proxy.max_downstream_connection_duration"),
         )?,
+        connections_per_second: None,
     })
 }

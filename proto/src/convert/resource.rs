@@ -6,9 +6,9 @@ use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::google::protobuf::Any;
 
 use super::{
-    ConvertError, decode_cluster, decode_endpoints, decode_listener, decode_problem,
-    decode_workload, encode_cluster, encode_endpoints, encode_listener, encode_problem,
-    encode_workload, pack, unpack,
+    ConvertError, decode_cluster, decode_endpoints, decode_listener, decode_policy, decode_problem,
+    decode_workload, encode_cluster, encode_endpoints, encode_listener, encode_policy,
+    encode_problem, encode_workload, pack, unpack,
 };
 use crate::model::Resource;
 use crate::resource::ResourceType;
@@ -21,6 +21,7 @@ pub fn encode(resource: &Resource) -> Any {
         Resource::Cluster(c) => pack(&encode_cluster(c)),
         Resource::Endpoints(e) => pack(&encode_endpoints(e)),
         Resource::Listener(l) => pack(&encode_listener(l)),
+        Resource::Policy(p) => pack(&encode_policy(p)),
         Resource::Workload(w) => pack(&encode_workload(w)),
         Resource::Problem(p) => pack(&encode_problem(p)),
     }
@@ -44,6 +45,10 @@ pub fn decode(expected: ResourceType, any: &Any) -> Result<Resource, ConvertErro
         >(any, "")?)?),
         ResourceType::Listener => {
             Resource::Listener(decode_listener(&unpack::<Listener>(any, "")?)?)
+        }
+        ResourceType::Policy => {
+            let pb = unpack::<wire::policy::v1::Policy>(any, "")?;
+            Resource::Policy(decode_policy(&pb)?)
         }
         ResourceType::Workload => {
             let pb = unpack::<wire::workload::v1::Workload>(any, "")?;

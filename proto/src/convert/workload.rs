@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use super::ConvertError;
-use crate::model::{Workload, WorkloadKind};
-use crate::wire::workload::v1::{Kind, Workload as Pb};
+use crate::model::policy::IpProtocol;
+use crate::model::{NamedPort, Workload, WorkloadKind};
+use crate::wire::workload::v1::{Kind, NamedPort as PbPort, Workload as Pb};
 
 /// The resource for `workload`.
 #[must_use]
@@ -23,6 +24,20 @@ pub fn encode_workload(workload: &Workload) -> Pb {
         spiffe_id: workload.spiffe_id.clone(),
         host_network: workload.host_network,
         zone: workload.zone.clone(),
+        ports: workload.ports.iter().map(encode_port).collect(),
+    }
+}
+
+fn encode_port(port: &NamedPort) -> PbPort {
+    PbPort {
+        name: port.name.clone(),
+        port: port.port.into(),
+        protocol: match port.protocol {
+            IpProtocol::Tcp => 6,
+            IpProtocol::Udp => 17,
+            IpProtocol::Sctp => 132,
+            IpProtocol::Icmp => 1,
+        },
     }
 }
 
@@ -36,7 +51,7 @@ fn address_bytes(address: &IpAddr) -> Vec<u8> {
 /// The workload in `pb`.
 ///
 /// # Errors
-/// No name, no kind, or an address that is neither 4 nor 16 bytes.
+/// No name, no kind, an address that is neither 4 nor 16 bytes, or a named port that is none.
 pub fn decode_workload(pb: &Pb) -> Result<Workload, ConvertError> {
     if pb.name.is_empty() {
         return Err(ConvertError::new("name", "is empty"));
@@ -70,6 +85,39 @@ pub fn decode_workload(pb: &Pb) -> Result<Workload, ConvertError> {
         labels: pb.labels.clone().into_iter().collect(),
         spiffe_id: pb.spiffe_id.clone(),
         host_network: pb.host_network,
+        ports: pb
+            .ports
+            .iter()
+            .enumerate()
+            .map(|(i, port)| decode_port(port).map_err(|e| e.within(&format!("ports[{i}]"))))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+fn decode_port(pb: &PbPort) -> Result<NamedPort, ConvertError> {
+    if pb.name.is_empty() {
+        return Err(ConvertError::new("name", "is empty"));
+    }
+    let port = u16::try_from(pb.port).ok().filter(|p| *p != 0);
+    Ok(NamedPort {
+        name: pb.name.clone(),
+        port: port.ok_or_else(|| {
+            ConvertError::new(
+                "port",
+                format!("{} is not a port: give 1 to 65535", pb.port),
+            )
+        })?,
+        protocol: match pb.protocol {
+            6 => IpProtocol::Tcp,
+            17 => IpProtocol::Udp,
+            132 => IpProtocol::Sctp,
+            other => {
+                return Err(ConvertError::new(
+                    "protocol",
+                    format!("{other} is not 6 (TCP), 17 (UDP) or 132 (SCTP)"),
+                ));
+            }
+        },
     })
 }
 

@@ -84,4 +84,19 @@ pub struct Cluster {
     pub locality: LocalityMode,
     /// A handshake that takes longer fails. `None`: the kernel's own.
     pub connect_timeout: Option<Duration>,
+    /// Open connections from one node, over all its clients; at least 1. `None`: no limit.
+    pub max_connections: Option<u32>,
+    /// When endpoints that fail are left out for a while. `None`: never.
+    pub outlier: Option<Outlier>,
+}
+
+/// Passive health checking: an endpoint whose connects fail is ejected, and comes back after a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Outlier {
+    /// Failed connects in a row until an endpoint is ejected; at least 1.
+    pub consecutive_failures: u32,
+    /// Length of the first ejection; the n-th in a row lasts n times as long. Never 0.
+    pub base_ejection: Duration,
+    /// Most endpoints ejected at a time, 0 to 100; one may always be.
+    pub max_ejected_percent: u32,
 }

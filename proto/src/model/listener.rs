@@ -101,5 +101,7 @@ pub struct Listener {
     /// A connection without traffic for this long is closed. `None`: the default.
     pub idle_timeout: Option<Duration>,
     /// A connection older than this is closed. `None`: never.
-    pub max_connection_duration: Option<Duration>,
+    pub max_duration: Option<Duration>,
+    /// New connections from one node, over all its clients; at least 1, and a burst of one second's worth. `None`: no limit.
+    pub connections_per_second: Option<u32>,
 }

@@ -3,13 +3,16 @@
 mod cluster;
 mod endpoint;
 mod listener;
+pub mod policy;
+mod policy_text;
 mod problem;
 mod resource;
 mod workload;
 
-pub use cluster::{Cluster, EndpointSource, LbPolicy, LocalityMode};
+pub use cluster::{Cluster, EndpointSource, LbPolicy, LocalityMode, Outlier};
 pub use endpoint::{ClusterEndpoints, Endpoint, Health, Locality};
 pub use listener::{Layer, Listener, ParseProtocolError, Protocol, ServiceRef};
+pub use policy::Policy;
 pub use problem::{Problem, Severity};
 pub use resource::Resource;
-pub use workload::{Workload, WorkloadKind};
+pub use workload::{NamedPort, Workload, WorkloadKind};

@@ -1,6 +1,6 @@
 //! Any one thing that the control plane tells a node.
 
-use super::{Cluster, ClusterEndpoints, Listener, Problem, Workload};
+use super::{Cluster, ClusterEndpoints, Listener, Policy, Problem, Workload};
 use crate::resource::ResourceType;
 
 /// A resource of any type.
@@ -12,6 +12,8 @@ pub enum Resource {
     Endpoints(ClusterEndpoints),
     /// A service port.
     Listener(Listener),
+    /// Who may talk to whom.
+    Policy(Policy),
     /// A pod or node.
     Workload(Workload),
     /// Something to mend.
@@ -26,6 +28,7 @@ impl Resource {
             Self::Cluster(_) => ResourceType::Cluster,
             Self::Endpoints(_) => ResourceType::Endpoints,
             Self::Listener(_) => ResourceType::Listener,
+            Self::Policy(_) => ResourceType::Policy,
             Self::Workload(_) => ResourceType::Workload,
             Self::Problem(_) => ResourceType::Problem,
         }
@@ -38,6 +41,7 @@ impl Resource {
             Self::Cluster(c) => c.name.clone(),
             Self::Endpoints(e) => e.name.clone(),
             Self::Listener(l) => l.name.clone(),
+            Self::Policy(p) => p.name.clone(),
             Self::Workload(w) => w.name.clone(),
             Self::Problem(p) => p.name(),
         }

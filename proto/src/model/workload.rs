@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use super::policy::IpProtocol;
+
 /// What kind of thing has the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WorkloadKind {
@@ -10,6 +12,17 @@ pub enum WorkloadKind {
     Pod,
     /// A Kubernetes Node itself.
     Node,
+}
+
+/// A port that a pod declares under a name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NamedPort {
+    /// Unique within a pod and protocol; the first counts where it is not.
+    pub name: String,
+    /// 1 to 65535.
+    pub port: u16,
+    /// TCP, UDP or SCTP.
+    pub protocol: IpProtocol,
 }
 
 /// A pod or a node.
@@ -37,4 +50,6 @@ pub struct Workload {
     pub spiffe_id: String,
     /// Shares its node's addresses.
     pub host_network: bool,
+    /// What policies may call its ports; none for a node.
+    pub ports: Vec<NamedPort>,
 }

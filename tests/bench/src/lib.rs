@@ -2,6 +2,7 @@
 //!
 //! `weft-bench run` makes a lab of network namespaces with a site for each peer,
 //! drives the same load through all of them in turns, and writes tables and plots.
+//! `weft-bench policies` measures what a change of policy costs the agent.
 //! See `docs/bench/README.md` for what is measured and how.
 #![forbid(unsafe_code)]
 
@@ -13,6 +14,8 @@ pub mod machine;
 pub mod objects;
 pub mod peer;
 pub mod plan;
+pub mod pods;
+pub mod policies;
 pub mod report;
 pub mod results;
 pub mod run;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use weft_bench::{load, report, run};
+use weft_bench::{load, policies, report, run};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -18,6 +18,8 @@ struct Arguments {
 enum Verb {
     /// Measure, print a table, and write results, tables and plots
     Run(run::Options),
+    /// Measure what a change of policy costs the agent (needs root)
+    Policies(policies::Options),
     /// Write tables and plots again from a results.json
     Report {
         /// Folder that holds results.json and gets the rest
@@ -43,6 +45,7 @@ enum Verb {
 fn main() -> Result<()> {
     match Arguments::parse().verb {
         Verb::Run(options) => run::run(&options),
+        Verb::Policies(options) => policies::run(&options),
         Verb::Report { out } => report::write(&report::read(&out)?, &out),
         Verb::Client { socket } => load::client(&socket),
         Verb::Serve { port, threads } => load::serve(port, threads),

@@ -21,6 +21,9 @@ pub struct Results {
     pub slice_ms: u64,
     /// One entry per size.
     pub stages: Vec<Stage>,
+    /// What policies cost pods.
+    #[serde(default)]
+    pub policies: Vec<Rates>,
 }
 
 /// All figures at one size.
@@ -114,6 +117,9 @@ pub struct Lane {
     pub peer: Kind,
     /// Through the service address; else to the backend's own.
     pub service: bool,
+    /// What else tells it from others of the same peer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variant: Option<String>,
     /// One entry per round.
     pub rounds: Vec<Round>,
 }
@@ -121,6 +127,9 @@ pub struct Lane {
 impl Lane {
     /// As in tables.
     pub fn title(&self) -> String {
+        if let Some(variant) = &self.variant {
+            return format!("{}, {variant}", self.peer.title());
+        }
         match (self.peer, self.service) {
             (Kind::Direct, _) => self.peer.title().to_owned(),
             (peer, true) => format!("{}, service", peer.title()),

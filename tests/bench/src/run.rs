@@ -11,6 +11,7 @@ use crate::interrupt;
 use crate::machine;
 use crate::peer::Kind;
 use crate::plan::Plan;
+use crate::pods;
 use crate::report;
 use crate::results::Results;
 use crate::stage::{self, Scope, Settings};
@@ -31,6 +32,12 @@ pub struct Options {
     /// Sizes as SERVICESxENDPOINTS, ENDPOINTS even, instead of the default ones
     #[arg(long, value_delimiter = ',', value_parser = parse_plan)]
     sizes: Vec<Plan>,
+    /// Leave out what policies cost pods
+    #[arg(long)]
+    no_policies: bool,
+    /// Nothing but what policies cost pods
+    #[arg(long, conflicts_with_all = ["no_policies", "sizes", "quick"])]
+    only_policies: bool,
     /// Leave out requests over open connections
     #[arg(long)]
     no_requests: bool,
@@ -108,9 +115,19 @@ pub fn run(options: &Options) -> Result<()> {
         machine: machine::describe(),
         slice_ms: settings.load.slice_ms,
         stages: Vec::new(),
+        policies: Vec::new(),
     };
-    for (plan, scope) in sizes(options) {
-        results.stages.push(stage::run(&settings, plan, scope)?);
+    if !options.only_policies {
+        for (plan, scope) in sizes(options) {
+            results.stages.push(stage::run(&settings, plan, scope)?);
+        }
+    }
+    if !options.no_policies {
+        results.policies = pods::run(&pods::Settings {
+            weft: settings.weft.clone(),
+            rounds: settings.load.rounds,
+            slice_ms: settings.load.slice_ms,
+        })?;
     }
     report::write(&results, &options.out)?;
     println!("{}", report::terminal(&results));

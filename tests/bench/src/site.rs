@@ -92,7 +92,7 @@ fn this_program() -> Result<PathBuf> {
     std::env::current_exe().context("finding the bench's own program")
 }
 
-fn serve(pod: &Pod) -> Result<Process> {
+pub(crate) fn serve(pod: &Pod) -> Result<Process> {
     let command = pod
         .command(this_program()?)
         .args(["serve", "--port", &PORT.to_string()]);
@@ -111,7 +111,7 @@ pub struct LoadClient {
 }
 
 impl LoadClient {
-    fn start(lab: &Lab, pod: &Pod) -> Result<Self> {
+    pub(crate) fn start(lab: &Lab, pod: &Pod) -> Result<Self> {
         let socket = lab.dir().join("run").join(format!("{}.sock", pod.name()));
         let command = pod
             .command(this_program()?)

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::ensure;
 use weft_e2e::mesh::{PORT, TARGET, vip_addresses, vips};
-use weft_e2e::wait::LONG;
+use weft_e2e::wait::{LONG, eventually};
 use weft_e2e::{Mesh, Result};
 use weft_lab::manifest::{ServiceManifest, ServicePort};
 use weft_lab::{GetOptions, Lab, Output, PodSpec, tools, weft};
@@ -48,13 +49,18 @@ fn cleanup_leaves_nothing() -> Result {
     let mut mesh = Mesh::start(lab)?;
     mesh.serve(&["a"])?;
     mesh.service(&web(), 1)?;
+    mesh.weft("n1")?.wait_ready(LONG)?;
     let node = mesh.lab.node("n1")?;
     let client = mesh.pod("client")?;
     let reaches = || -> Result<bool> {
         let options = GetOptions::tcp(1).timeout(Duration::from_millis(500));
         Ok(client.get(vips(0)[0], &options)?.iter().all(|a| a.ok()))
     };
-    assert!(reaches()?);
+    // A new pod is refused until its policy is in the kernel.
+    eventually(LONG, || {
+        ensure!(reaches()?, "refused");
+        Ok(())
+    })?;
 
     // Not under the feet of a running agent.
     let clean = || -> Result<Output> {
@@ -101,6 +107,7 @@ fn stopping_is_orderly_and_leaves_the_kernel_side() -> Result {
     let mut mesh = Mesh::start(lab)?;
     mesh.serve(&["a"])?;
     mesh.service(&web(), 1)?;
+    mesh.weft("n1")?.wait_ready(LONG)?;
     // stop() wants exit status 0.
     mesh.weft("n1")?.stop()?;
     let attempts = mesh.pod("client")?.get(vips(0)[0], &GetOptions::tcp(5))?;

@@ -95,6 +95,8 @@ fn cluster(service: usize) -> Resource {
         affinity: None,
         locality: LocalityMode::None,
         connect_timeout: None,
+        max_connections: None,
+        outlier: None,
     })
 }
 
@@ -108,7 +110,8 @@ fn listener(service: usize) -> Result<Resource> {
         cluster: name(service),
         layer: Layer::Four,
         idle_timeout: None,
-        max_connection_duration: None,
+        max_duration: None,
+        connections_per_second: None,
     }))
 }
 

@@ -1,11 +1,13 @@
 # Weft's own programs, as cargo builds them. A guest has them at the same paths, since tests look for them there.
 
 build_artifacts() {
-    say "building weft, weft-probe and the kernels tests"
+    say "building weft, weft-probe and the tests"
     weft=$(executable weft build -p weft --bin weft)
     probe=$(executable weft-probe build -p weft-lab --bin weft-probe)
     tests=$(executable kernels test --no-run -p weft-e2e --test kernels)
-    extras+=("$weft" "$probe" "$tests")
+    interfaces=$(executable interfaces test --no-run -p weft-dataplane --test interfaces)
+    closing=$(executable closing test --no-run -p weft-dataplane --test closing)
+    extras+=("$weft" "$probe" "$tests" "$interfaces" "$closing")
 }
 
 # Builds with cargo and prints the path of the executable TARGET: executable TARGET CARGO-ARGUMENTS...

@@ -31,6 +31,7 @@ make_base() {
     # its own applets whatever PATH says.
     add_program "$(type -P sh)" /usr/bin/sh
     add_program "$(type -P ip)" /usr/bin/ip
+    add_program "$(type -P tc)" /usr/bin/tc
     add_program "$(type -P nsenter)" /usr/bin/nsenter
     for path in "${extras[@]}"; do add_program "$(realpath -s -- "$path")"; done
     cp "$here"/guest/* "$plan" "$root/weft/"

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use crate::engine::Closer;
 use crate::tables::memory::MemoryTable;
 use crate::tables::{
-    AllocatedIds, BackendEntry, BackendId, BackendLoad, ServiceEntry, ServiceId, ServiceKey, Slot,
-    SlotKey, Table, TableError, Tables, WriteError,
+    AllocatedIds, BackendEntry, BackendId, BackendLoad, ServiceEntry, ServiceId, ServiceKey,
+    ServiceSettings, ServiceState, Slot, SlotKey, Table, TableError, Tables, WriteError,
 };
 
 /// Sizes of the tables.
@@ -35,6 +35,8 @@ pub(super) struct Kernel {
     pub(super) backends: MemoryTable<BackendId, BackendEntry>,
     pub(super) loads: MemoryTable<BackendId, BackendLoad>,
     pub(super) cursors: MemoryTable<ServiceId, u64>,
+    pub(super) settings: MemoryTable<ServiceId, ServiceSettings>,
+    pub(super) states: MemoryTable<ServiceId, ServiceState>,
     pub(super) ids: MemoryTable<u32, AllocatedIds>,
     control: Arc<Mutex<Control>>,
 }
@@ -56,6 +58,8 @@ pub(super) struct Dump {
     pub(super) backends: BTreeMap<BackendId, BackendEntry>,
     loads: BTreeMap<BackendId, BackendLoad>,
     cursors: BTreeMap<ServiceId, u64>,
+    settings: BTreeMap<ServiceId, ServiceSettings>,
+    states: BTreeMap<ServiceId, ServiceState>,
     ids: BTreeMap<u32, AllocatedIds>,
 }
 
@@ -67,6 +71,8 @@ impl Kernel {
             backends: MemoryTable::new("backends", sizes.backends),
             loads: MemoryTable::new("backend_loads", sizes.backends),
             cursors: MemoryTable::new("cursors", sizes.services),
+            settings: MemoryTable::new("service_settings", sizes.services),
+            states: MemoryTable::new("service_states", sizes.services),
             ids: MemoryTable::new("ids", 1),
             control: Arc::default(),
         }
@@ -87,6 +93,9 @@ impl Kernel {
             backends: watched(self, &self.backends),
             loads: watched(self, &self.loads),
             cursors: watched(self, &self.cursors),
+            settings: watched(self, &self.settings),
+            states: watched(self, &self.states),
+            health: Box::new(MemoryTable::new("backend_health", 0)),
             ids: watched(self, &self.ids),
         }
     }
@@ -98,6 +107,8 @@ impl Kernel {
             backends: self.backends.with(|m| m.clone()),
             loads: self.loads.with(|m| m.clone()),
             cursors: self.cursors.with(|m| m.clone()),
+            settings: self.settings.with(|m| m.clone()),
+            states: self.states.with(|m| m.clone()),
             ids: self.ids.with(|m| m.clone()),
         }
     }
@@ -151,6 +162,14 @@ impl Kernel {
         Some(shares)
     }
 
+    /// How many connections the service at `vip` may have.
+    pub(super) fn limit(&self, vip: &ServiceKey) -> Option<u32> {
+        let entry = self.services.with(|m| m.get(vip).copied())?;
+        let settings = self.settings.with(|m| m.get(&entry.id).copied());
+        let wanted = entry.flags.need_settings();
+        settings.filter(|_| wanted).map(|s| s.max_connections)
+    }
+
     /// What a connect that happens now would stumble over.
     fn check(&self, after: &str) {
         let services = self.services.with(|m| m.clone());
@@ -177,6 +196,16 @@ impl Kernel {
                 }
             });
         });
+        for (vip, entry) in &services {
+            let id = &entry.id;
+            let there = self.settings.with(|m| m.contains_key(id))
+                && self.states.with(|m| m.contains_key(id));
+            if entry.flags.need_settings() && !there {
+                wrong.push(format!(
+                    "after {after}: {vip:?} asks for settings of {id:?}"
+                ));
+            }
+        }
         let loads: BTreeSet<BackendId> = self.loads.with(|m| m.keys().copied().collect());
         for id in self
             .backends

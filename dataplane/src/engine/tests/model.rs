@@ -13,7 +13,7 @@ use weft_proto::resource::ResourceType;
 use super::kernel::{Kernel, Recorder};
 use crate::compile::LocalityPool;
 use crate::engine::{Applied, Engine, EngineConfig, NodeResource, Update};
-use crate::tables::ServiceKey;
+use crate::tables::{ServiceKey, memory};
 
 pub(super) const NODE: &str = "here";
 
@@ -27,7 +27,8 @@ pub(super) fn listener(name: &str, vips: &[&str], cluster: &str) -> Listener {
         cluster: cluster.to_owned(),
         layer: Layer::Four,
         idle_timeout: None,
-        max_connection_duration: None,
+        max_duration: None,
+        connections_per_second: None,
     }
 }
 
@@ -39,6 +40,8 @@ pub(super) fn cluster(name: &str, policy: LbPolicy, locality: LocalityMode) -> C
         affinity: None,
         locality,
         connect_timeout: None,
+        max_connections: None,
+        outlier: None,
     }
 }
 
@@ -72,6 +75,7 @@ pub(super) fn pod(name: &str, address: IpAddr) -> Workload {
         labels: BTreeMap::new(),
         spiffe_id: String::new(),
         host_network: false,
+        ports: Vec::new(),
     }
 }
 
@@ -98,6 +102,16 @@ impl World {
         self.listeners.values().find(|l| {
             l.port == vip.port && l.protocol == vip.protocol && l.addresses.contains(&vip.address)
         })
+    }
+
+    /// The limit of connections to `vip`.
+    pub(super) fn limit(&self, vip: &ServiceKey) -> Option<u32> {
+        let cluster = self.clusters.get(&self.owner(vip)?.cluster)?;
+        let known = match &cluster.endpoints {
+            EndpointSource::Static(_) => true,
+            EndpointSource::Eds(name) => self.endpoints.contains_key(name),
+        };
+        cluster.max_connections.filter(|_| known)
     }
 
     /// Who takes connections to `vip`, and by which policy.
@@ -154,7 +168,8 @@ impl Node {
         let mut config = EngineConfig::new(NODE);
         config.drain_timeout = Duration::from_secs(600);
         Self {
-            engine: Engine::new(kernel.tables(), config).expect("tables can be read"),
+            engine: Engine::new(kernel.tables(), memory::policy_tables(1_000), config)
+                .expect("tables can be read"),
             kernel: kernel.clone(),
             now: Instant::now(),
             pool: LocalityPool::default(),

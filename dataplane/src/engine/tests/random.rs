@@ -1,6 +1,6 @@
 //! Random histories against the plain statement in [`super::model`], with small tables, failing writes and restarts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const VIPS: [&str; 5] = [
 
 #[derive(Clone, Debug)]
 enum Step {
-    Cluster(usize, Option<(LbPolicy, LocalityMode)>),
+    Cluster(usize, Option<(LbPolicy, LocalityMode, Option<u32>)>),
     Endpoints(usize, Option<Vec<Endpoint>>),
     Listener(usize, Option<(Vec<usize>, usize)>),
     Workload(u8, bool),
@@ -77,13 +77,14 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(LocalityMode::PreferNode),
         1 => Just(LocalityMode::NodeOnly),
     ];
+    let limit = prop::option::weighted(0.4, 1u32..3);
     let endpoints = vec(endpoint(), 0..7).prop_map(|list| {
         let unique: BTreeMap<_, _> = list.into_iter().collect();
         unique.into_values().collect::<Vec<_>>()
     });
     let vips = btree_set(0usize..VIPS.len(), 1..3).prop_map(|s| s.into_iter().collect::<Vec<_>>());
     prop_oneof![
-        4 => (0usize..3, option(8, (policy, locality))).prop_map(|(c, v)| Step::Cluster(c, v)),
+        4 => (0usize..3, option(8, (policy, locality, limit))).prop_map(|(c, v)| Step::Cluster(c, v)),
         8 => (0usize..3, option(8, endpoints)).prop_map(|(c, v)| Step::Endpoints(c, v)),
         6 => (0usize..4, option(3, (vips, 0usize..3))).prop_map(|(l, v)| Step::Listener(l, v)),
         2 => (1u8..8, any::<bool>()).prop_map(|(n, there)| Step::Workload(n, there)),
@@ -118,8 +119,9 @@ fn name(index: usize) -> String {
 /// Changes the world, and tells the node.
 fn take(step: &Step, world: &mut World, node: &mut Node) {
     match step {
-        Step::Cluster(c, Some((policy, locality))) => {
-            let cluster = cluster(&name(*c), *policy, *locality);
+        Step::Cluster(c, Some((policy, locality, limit))) => {
+            let mut cluster = cluster(&name(*c), *policy, *locality);
+            cluster.max_connections = *limit;
             world.clusters.insert(name(*c), cluster.clone());
             let applied = node.set(Resource::Cluster(cluster));
             node.answer(&applied, world);
@@ -208,6 +210,7 @@ fn check(world: &World, node: &Node) {
             (None, None) => {}
             (Some(landing), Some((weights, policy))) => {
                 compare(&vip, &landing, &weights, policy);
+                assert_eq!(node.kernel.limit(&vip), world.limit(&vip), "{vip:?}");
             }
             (landing, expected) => panic!("{vip:?}: {landing:?} instead of {expected:?}"),
         }
@@ -272,11 +275,19 @@ fn check_leftovers(node: &Node) {
             "slots" => dump.slots.len(),
             "backends" => dump.backends.len(),
             "backend_loads" => node.kernel.loads.with(|m| m.len()),
-            _ => node.kernel.cursors.with(|m| m.len()),
+            "service_settings" => node.kernel.settings.with(|m| m.len()),
+            "service_states" => node.kernel.states.with(|m| m.len()),
+            "cursors" => node.kernel.cursors.with(|m| m.len()),
+            _ => continue,
         };
         assert_eq!(map.entries, counted, "use of {}", map.name);
     }
     assert_eq!(node.kernel.loads.with(|m| m.len()), dump.backends.len());
+    let limited = dump.services.values().filter(|e| e.flags.need_settings());
+    let limited: BTreeSet<_> = limited.map(|e| e.id).collect();
+    let settings = node.kernel.settings.with(|m| m.len());
+    // Those of a VIP that finds no room are ready as well.
+    assert!(settings == limited.len() || !rejections.is_empty());
 }
 
 proptest! {

@@ -19,7 +19,7 @@ const SHOP: Service = Service {
 async fn one_bad_resource_does_not_touch_the_others() {
     let mut site = Site::start();
     let mut stream = site.delta().await;
-    stream.hear_subscriptions(4).await;
+    stream.hear_subscriptions(5).await;
     let mut clusters = response(ResourceType::Cluster, "c");
     let mut misnamed = wrap(&CART.cluster());
     misnamed.name = "other".into();
@@ -72,7 +72,7 @@ async fn one_bad_resource_does_not_touch_the_others() {
 async fn what_is_rejected_for_its_content_leaves_the_last_good_state() {
     let mut site = Site::start();
     let mut stream = site.delta().await;
-    stream.hear_subscriptions(4).await;
+    stream.hear_subscriptions(5).await;
     stream.tell(&CART).await;
     let mut broken = response(ResourceType::Endpoints, "e2");
     broken.resources = vec![garbage(ResourceType::Endpoints, "cart")];
@@ -98,7 +98,7 @@ async fn what_is_rejected_for_its_content_leaves_the_last_good_state() {
         "{text}"
     );
     stream.end(Status::unavailable("restarting")).await;
-    let heard = site.delta().await.hear_subscriptions(5).await;
+    let heard = site.delta().await.hear_subscriptions(6).await;
     let listeners = heard
         .iter()
         .find(|r| r.type_url == ResourceType::Listener.type_url());
@@ -115,7 +115,7 @@ async fn what_is_rejected_for_its_content_leaves_the_last_good_state() {
 async fn nonsense_is_passed_over() {
     let mut site = Site::start();
     let mut stream = site.delta().await;
-    stream.hear_subscriptions(4).await;
+    stream.hear_subscriptions(5).await;
     stream.tell(&CART).await;
     let mut unknown = response(ResourceType::Cluster, "x");
     unknown.type_url = "type.googleapis.com/example.Unknown".into();
@@ -142,7 +142,7 @@ async fn nonsense_is_passed_over() {
 async fn a_server_that_errs_at_once_or_flaps_takes_nothing_away() {
     let mut site = Site::start();
     let mut stream = site.delta().await;
-    stream.hear_subscriptions(4).await;
+    stream.hear_subscriptions(5).await;
     stream.tell(&CART).await;
     stream.end(Status::internal("broken")).await;
     for round in 0..20 {
@@ -158,7 +158,7 @@ async fn a_server_that_errs_at_once_or_flaps_takes_nothing_away() {
         }
     }
     let mut stream = site.delta().await;
-    stream.hear_subscriptions(5).await;
+    stream.hear_subscriptions(6).await;
     assert_eq!(site.slots(&CART), Some(2));
     assert!(site.metrics.reconnects.get() >= 20);
     assert!(site.status.snapshot().last_error.is_some());

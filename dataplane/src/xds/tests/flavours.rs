@@ -11,7 +11,11 @@ use super::server::{CART, Service, Site, World, garbage};
 #[tokio::test]
 async fn a_server_without_our_types_is_not_asked_for_them_again() {
     let mut site = Site::start();
-    for (refused, left) in [(ResourceType::Workload, 3), (ResourceType::Problem, 2)] {
+    for (refused, left) in [
+        (ResourceType::Policy, 4),
+        (ResourceType::Workload, 3),
+        (ResourceType::Problem, 2),
+    ] {
         let mut stream = site.delta().await;
         stream.hear_subscriptions(left + 1).await;
         let text = format!("unknown type {}", refused.type_url());
@@ -23,7 +27,7 @@ async fn a_server_without_our_types_is_not_asked_for_them_again() {
     stream.tell(&CART).await;
     site.until("synced", |s| s.status.snapshot().synced).await;
     assert_eq!(site.metrics.reconnects.get(), 0, "learning costs no pause");
-    assert_eq!(site.status.snapshot().unsupported.len(), 2);
+    assert_eq!(site.status.snapshot().unsupported.len(), 3);
 }
 
 fn world(version: &str, nonce: &str, resources: &[Resource]) -> DiscoveryResponse {

@@ -161,6 +161,8 @@ impl Service {
             affinity: None,
             locality: model::LocalityMode::None,
             connect_timeout: None,
+            max_connections: None,
+            outlier: None,
         })
     }
 
@@ -188,7 +190,8 @@ impl Service {
             cluster: self.name.to_owned(),
             layer: model::Layer::Four,
             idle_timeout: None,
-            max_connection_duration: None,
+            max_duration: None,
+            connections_per_second: None,
         })
     }
 
@@ -306,7 +309,12 @@ impl Site {
         let mut tables = memory::tables(10_000);
         let services = MemoryTable::new("services", 10_000);
         tables.services = Box::new(services.clone());
-        let engine = Engine::new(tables, EngineConfig::new("here")).expect("empty tables");
+        let engine = Engine::new(
+            tables,
+            memory::policy_tables(1_000),
+            EngineConfig::new("here"),
+        )
+        .expect("empty tables");
         let (engine, _) = worker::start(engine, Box::new(NoConnections), drain.clone());
         let mut config = ClientConfig::new("here");
         config.backoff_base = Duration::from_millis(1);

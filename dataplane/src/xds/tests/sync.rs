@@ -10,11 +10,12 @@ use super::server::{CART, Service, Site, response, wrap};
 async fn subscribes_to_everything_and_says_who_it_is_once() {
     let mut site = Site::start();
     let mut stream = site.delta().await;
-    let heard = stream.hear_subscriptions(4).await;
+    let heard = stream.hear_subscriptions(5).await;
     let urls: Vec<_> = heard.iter().map(|r| r.type_url.as_str()).collect();
     let expected = [
         ResourceType::Cluster,
         ResourceType::Listener,
+        ResourceType::Policy,
         ResourceType::Workload,
         ResourceType::Problem,
     ];
@@ -35,7 +36,7 @@ async fn subscribes_to_everything_and_says_who_it_is_once() {
 async fn acknowledges_what_is_in_the_tables_and_is_then_in_sync() {
     let mut site = Site::start();
     let mut stream = site.delta().await;
-    stream.hear_subscriptions(4).await;
+    stream.hear_subscriptions(5).await;
     assert!(!site.status.snapshot().synced);
     stream.tell(&CART).await;
     // The acknowledgement of the listener was heard.
@@ -74,17 +75,19 @@ async fn acknowledges_what_is_in_the_tables_and_is_then_in_sync() {
 async fn resumes_with_the_versions_that_it_holds() {
     let mut site = Site::start();
     let mut stream = site.delta().await;
-    stream.hear_subscriptions(4).await;
+    stream.hear_subscriptions(5).await;
     stream.tell(&CART).await;
     stream.end(tonic::Status::unavailable("restarting")).await;
 
     let mut stream = site.delta().await;
     assert_eq!(site.slots(&CART), Some(2), "nothing is deleted");
-    let heard = stream.hear_subscriptions(5).await;
+    let heard = stream.hear_subscriptions(6).await;
     for request in &heard {
         let versions: Vec<_> = request.initial_resource_versions.iter().collect();
         match ResourceType::from_type_url(&request.type_url) {
-            Some(ResourceType::Workload | ResourceType::Problem) => assert!(versions.is_empty()),
+            Some(ResourceType::Policy | ResourceType::Workload | ResourceType::Problem) => {
+                assert!(versions.is_empty())
+            }
             _ => assert_eq!(
                 versions,
                 [(&"cart".to_owned(), &"1".to_owned())],
@@ -103,7 +106,7 @@ async fn resumes_with_the_versions_that_it_holds() {
 async fn an_answer_in_parts_is_complete_with_its_last() {
     let mut site = Site::with(true, |c| c.optional_wait = Duration::ZERO);
     let mut stream = site.delta().await;
-    stream.hear_subscriptions(4).await;
+    stream.hear_subscriptions(5).await;
     stream.say(response(ResourceType::Cluster, "c")).await;
     assert_eq!(stream.hear_ack("c").await, None);
     let mut part = response(ResourceType::Listener, "l1");
@@ -122,7 +125,7 @@ async fn endpoints_that_never_come_count_as_empty() {
     let wait = Duration::from_millis(300);
     let mut site = Site::with(true, |c| c.endpoints_wait = wait);
     let mut stream = site.delta().await;
-    stream.hear_subscriptions(4).await;
+    stream.hear_subscriptions(5).await;
     stream.say_resources("c", &[CART.cluster()]).await;
     stream.say_resources("l", &[CART.listener()]).await;
     site.until("asked", |s| s.status.snapshot().awaited_endpoints == 1)
@@ -141,7 +144,7 @@ async fn endpoints_that_never_come_count_as_empty() {
 async fn a_large_response_is_applied_as_a_whole() {
     let mut site = Site::start();
     let mut stream = site.delta().await;
-    stream.hear_subscriptions(4).await;
+    stream.hear_subscriptions(5).await;
     let mut clusters = response(ResourceType::Cluster, "c");
     for index in 0..3_000 {
         let mut cluster = wrap(&CART.cluster());

@@ -100,6 +100,7 @@ fn lanes(peers: &[Contestant], pod_address: bool) -> Vec<Lane> {
             lanes.push(Lane {
                 peer: peer.kind,
                 service,
+                variant: None,
                 rounds: Vec::new(),
             })
         };

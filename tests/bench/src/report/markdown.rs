@@ -44,6 +44,9 @@ its median and quartiles.
   other peers' proxies are stopped meanwhile. *In agent* is Weft's own
   `weft_sync_apply_seconds`: from an update's arrival to its being in the maps, as upper
   bounds of histogram buckets.
+- **Pods under policies**: other sites, with an agent on both nodes, and pod addresses
+  instead of services. Every policy is a NetworkPolicy for both directions, and names the
+  client, the servers and a peer of its own; the 118 further pods of a site are idle.
 
 Nothing here passes or fails by time: it only measures.
 ";

@@ -46,6 +46,7 @@ pub(super) fn all(results: &Results) -> Vec<Table> {
         against(results),
         syncs(results),
         changes(results),
+        policies(results),
     ];
     tables
         .into_iter()
@@ -63,26 +64,41 @@ fn rates(results: &Results) -> Table {
     for stage in &results.stages {
         for rates in &stage.rates {
             for lane in &rates.lanes {
-                rows.push(rate_row(stage, rates, lane));
+                let row = rate_row(rates, lane);
+                rows.push([size(stage)].into_iter().chain(row).collect());
             }
         }
     }
-    let header = [
-        "services x endpoints",
-        "case",
-        "path",
-        "per second",
-        "p50 us",
-        "p99 us",
-        "ratio of",
-        "to no mesh",
-        "min .. max",
-        "failed",
-    ];
+    let header: Vec<&str> = ["services x endpoints"]
+        .into_iter()
+        .chain(RATE_HEADER)
+        .collect();
     Table::new("Rates: medians of all rounds", &header, 3, rows)
 }
 
-fn rate_row(stage: &Stage, rates: &Rates, lane: &Lane) -> Vec<String> {
+/// What policies cost pods.
+fn policies(results: &Results) -> Table {
+    let lanes = results
+        .policies
+        .iter()
+        .flat_map(|rates| rates.lanes.iter().map(move |lane| rate_row(rates, lane)));
+    let title = "Pods under policies: medians of all rounds";
+    Table::new(title, &RATE_HEADER, 2, lanes.collect())
+}
+
+const RATE_HEADER: [&str; 9] = [
+    "case",
+    "path",
+    "per second",
+    "p50 us",
+    "p99 us",
+    "ratio of",
+    "to no mesh",
+    "min .. max",
+    "failed",
+];
+
+fn rate_row(rates: &Rates, lane: &Lane) -> Vec<String> {
     let median = |field: fn(&Round) -> f64| Spread::of(lane.rounds.iter().map(field));
     let number = |value: Option<Spread>, digits: usize| {
         value.map_or_else(dash, |spread| format!("{:.digits$}", spread.median))
@@ -90,7 +106,6 @@ fn rate_row(stage: &Stage, rates: &Rates, lane: &Lane) -> Vec<String> {
     let ratio = rates.ratio_to_first(lane);
     let failed: u64 = lane.rounds.iter().map(|round| round.failed).sum();
     vec![
-        size(stage),
         rates.case.clone(),
         lane.title(),
         number(median(|round| round.per_second), 0),

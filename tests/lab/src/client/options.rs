@@ -10,6 +10,7 @@ pub struct ServeOptions {
     tcp: Vec<u16>,
     udp: Vec<u16>,
     silent: bool,
+    reset: bool,
     delay: Option<Duration>,
     name: Option<String>,
 }
@@ -43,6 +44,12 @@ impl ServeOptions {
         self
     }
 
+    /// Accepts and resets at once.
+    pub fn reset(mut self) -> Self {
+        self.reset = true;
+        self
+    }
+
     /// Waits this long before each answer.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = Some(delay);
@@ -65,6 +72,9 @@ impl ServeOptions {
         }
         if self.silent {
             args.push("--silent".into());
+        }
+        if self.reset {
+            args.push("--reset".into());
         }
         if let Some(delay) = self.delay {
             args.extend(["--delay".into(), delay.as_millis().to_string()]);

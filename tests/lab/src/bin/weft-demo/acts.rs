@@ -11,9 +11,11 @@ use weft_lab::{GetOptions, LoadOptions};
 use crate::stage::{DNS, NOBODY, Stage, WEB, WEB_V6, address};
 use crate::talk;
 
+mod denied;
+
 type Act = fn(&mut Stage) -> Result<()>;
 
-/// All acts. Denied requests, HTTP routes and mTLS come after these.
+/// All acts. HTTP routes and mTLS come after these.
 pub(crate) const ALL: &[(&str, Act)] = &[
     ("Look: what the node's agent has put into the kernel", look),
     ("Balance: requests to one service address", balance),
@@ -23,6 +25,10 @@ pub(crate) const ALL: &[(&str, Act)] = &[
         backend_goes_away,
     ),
     ("No backend: refused at once", refused),
+    (
+        "A policy: who may not is told so, and why is there to read",
+        denied::denied,
+    ),
     ("SIGKILL both agents under load", kill_agents),
 ];
 

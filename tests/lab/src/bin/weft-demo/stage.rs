@@ -11,7 +11,7 @@ use weft_lab::{Lab, Pod, Process, ServeOptions, Weft, WeftOptions, bpffs};
 use crate::talk;
 
 /// Ports that the pods of `deploy/demo` serve.
-const WEB_PORT: u16 = 8080;
+pub(crate) const WEB_PORT: u16 = 8080;
 const DNS_PORT: u16 = 5353;
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
@@ -33,7 +33,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// Builds the lab from a folder of manifests, starts the pods' servers and `weft up` on each node.
     pub(crate) fn raise(manifests: &Path) -> Result<Self> {
-        talk::title("Two nodes, six pods, each a network namespace; `weft up` on each node");
+        talk::title("Two nodes, seven pods, each a network namespace; `weft up` on each node");
         let lab = Lab::builder()
             .manifests(manifests)
             .with_context(|| format!("manifests in {}", manifests.display()))?
@@ -73,12 +73,19 @@ impl Stage {
         Ok(self.lab.pod("client")?)
     }
 
-    /// Shows a command of the CLI against the first node's agent.
-    pub(crate) fn show(&self, args: &[&str]) -> Result<()> {
+    /// Shows a command of the CLI against the first node's agent; returns what it said.
+    pub(crate) fn show(&self, args: &[&str]) -> Result<String> {
         let agent = self.agents.first().context("no agent runs")?;
         let output = agent.cli(args)?.success()?;
         talk::command(&format!("weft {}", args.join(" ")), &output);
-        Ok(())
+        Ok(output.stdout)
+    }
+
+    /// Puts a policy of `policies/` beside the other manifests.
+    pub(crate) fn add_policy(&self, name: &str) -> Result<()> {
+        let path = self.source.join("policies").join(format!("{name}.yaml"));
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(self.lab.manifests().write(name, &text)?)
     }
 
     /// Puts a manifest back that was removed.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr};
+use rustix::net::sockopt::{set_ipv6_v6only, set_socket_linger, set_socket_reuseaddr};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 use weft_lab::client::READY;
 use weft_lab::probe::Reply;
@@ -43,12 +43,16 @@ pub(crate) struct Args {
     /// Accept and read, but never answer
     #[arg(long)]
     silent: bool,
+    /// Accept TCP connections and reset them at once
+    #[arg(long)]
+    reset: bool,
 }
 
 struct Server {
     name: String,
     delay: Duration,
     silent: bool,
+    reset: bool,
     answered: AtomicU64,
 }
 
@@ -58,6 +62,7 @@ pub(crate) fn run(args: &Args) -> io::Result<()> {
         name: args.name.clone(),
         delay: Duration::from_millis(args.delay),
         silent: args.silent,
+        reset: args.reset,
         answered: AtomicU64::new(0),
     });
     let mut threads = Vec::new();
@@ -124,6 +129,10 @@ impl Server {
     }
 
     fn converse(&self, stream: TcpStream, peer: SocketAddr) -> io::Result<()> {
+        if self.reset {
+            // Closing then sends no FIN.
+            return Ok(set_socket_linger(&stream, Some(Duration::ZERO))?);
+        }
         stream.set_nodelay(true)?;
         let local = stream.local_addr()?;
         let mut reader = BufReader::new(stream);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* Tells the agent what happened. */
+#ifndef WEFT_LIB_EVENT_H
+#define WEFT_LIB_EVENT_H
+
+#include "../include/weft.h"
+#include "counter.h"
+
+/* Room for an event, which has to be submitted; NULL if there is none: nothing waits for readers, the event is counted and gone. */
+static __always_inline struct event *reserve_event(void)
+{
+	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (event)
+		__builtin_memset(event, 0, sizeof(*event));
+	else
+		count(COUNTER_EVENTS_LOST);
+	return event;
+}
+
+static __always_inline void submit_event(struct event *event)
+{
+	event->time_ns = bpf_ktime_get_ns();
+	bpf_ringbuf_submit(event, 0);
+}
+
+/* An event that was made elsewhere, as reserve_event(). */
+static __always_inline void emit(struct event *event)
+{
+	event->time_ns = bpf_ktime_get_ns();
+	if (bpf_ringbuf_output(&events, event, sizeof(*event), 0))
+		count(COUNTER_EVENTS_LOST);
+}
+
+#endif

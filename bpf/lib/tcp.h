@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * TCP, step by step. A SYN always makes an entry of `ct_pending` and is judged as whoever sent it; the SYN-ACK that acknowledges it
+ * moves that entry to `ct`, in place of an earlier connection between the same ports. Each function returns why the segment is
+ * refused, REASON_NONE if it is not.
+ */
+#ifndef WEFT_LIB_TCP_H
+#define WEFT_LIB_TCP_H
+
+#include "track.h"
+
+/* What a SYN may carry (TCP Fast Open) fits one segment. */
+#define MAX_SYN_DATA 65535
+
+/* The handshake's last ACK may be lost, and what follows it be seen first: at most the greatest window on (RFC 7323 2.3). */
+#define MAX_WINDOW (1U << 30)
+
+static __always_inline bool acknowledges_syn(const struct flow *flow, __u32 acknowledged)
+{
+	__u32 beyond = acknowledged - flow->isn - 1;
+
+	return !beyond || (flow->flags & FLOW_SYN_DATA && beyond <= MAX_SYN_DATA);
+}
+
+/* How far the sender has come. */
+static __always_inline void advance(struct flow *flow, const struct passage *passage)
+{
+	const struct packet *packet = &passage->packet;
+	__u32 sender = sender_of(passage);
+
+	if ((__s32)(packet->next - flow->sent[sender]) > 0)
+		flow->sent[sender] = packet->next;
+	flow->acked[sender] = packet->acknowledged;
+}
+
+static __always_inline void restart(struct flow *flow, const struct passage *passage)
+{
+	const struct packet *packet = &passage->packet;
+	__u32 sender = sender_of(passage);
+
+	flow->first_ns = passage->now;
+	flow->isn = packet->sequence;
+	flow->sent[sender] = packet->next;
+	flow->acked[other(sender)] = packet->sequence + 1;
+	flow->flags = (sender ? FLOW_FROM_END_1 : 0) | (packet->next != packet->sequence + 1 ? FLOW_SYN_DATA : 0);
+}
+
+static __always_inline enum reason tcp_open(struct passage *passage, struct flow *flow)
+{
+	const struct packet *packet = &passage->packet;
+	__u32 sender = sender_of(passage);
+	struct flow *pending;
+	enum reason reason;
+
+	/* The SYN-ACK to it, or the ACK to that, was lost. */
+	if (flow && flow->isn == packet->sequence && opener_of(flow) == sender && flow->state <= FLOW_ESTABLISHED &&
+	    !(flow->flags & FLOW_PICKED_UP)) {
+		reason = judge_tracked(passage);
+		if (reason)
+			return reason;
+		if (is_counted_here(passage, flow))
+			flow->retransmits++;
+		count_packet(flow, passage);
+		return REASON_NONE;
+	}
+	pending = find_flow(&ct_pending, passage);
+	if (!pending || opener_of(pending) != sender || is_of_another_pod(pending, passage)) {
+		reason = ask(passage, sender);
+		if (reason)
+			return reason;
+		return begin(passage, packet->next != packet->sequence + 1 ? FLOW_SYN_DATA : 0);
+	}
+	reason = judge_pending(passage);
+	if (reason)
+		return reason;
+	if (pending->isn != packet->sequence || !pending->sent[sender])
+		restart(pending, passage);
+	else if (is_counted_here(passage, pending))
+		pending->retransmits++;
+	count_packet(pending, passage);
+	return REASON_NONE;
+}
+
+/* A SYN-ACK. */
+static __always_inline enum reason tcp_answer(struct passage *passage, struct flow *flow)
+{
+	const struct packet *packet = &passage->packet;
+	__u32 sender = sender_of(passage), opener = other(sender);
+	struct flow *pending = find_flow(&ct_pending, passage);
+	enum reason reason;
+
+	if (pending && opener_of(pending) == opener && !(pending->flags & FLOW_PICKED_UP) &&
+	    acknowledges_syn(pending, packet->acknowledged)) {
+		reason = judge_pending(passage);
+		if (reason)
+			return reason;
+		/* Of a SYN that was sent again it is not known which one is answered (Karn). */
+		if (!pending->retransmits)
+			pending->rtt_us = (passage->now - pending->first_ns) / 1000;
+		pending->state = FLOW_SYN_RECEIVED;
+		pending->sent[sender] = packet->next;
+		pending->acked[sender] = packet->acknowledged;
+		pending->acked[opener] = packet->next;
+		count_packet(pending, passage);
+		if (flow)
+			tell_close(&passage->key, flow, REASON_RST);
+		return promote(passage, pending);
+	}
+	if (!flow || opener_of(flow) != opener || flow->state >= FLOW_CLOSED || !acknowledges_syn(flow, packet->acknowledged))
+		return REASON_TCP_HANDSHAKE;
+	reason = judge_tracked(passage);
+	if (reason)
+		return reason;
+	if (is_counted_here(passage, flow))
+		flow->retransmits++;
+	count_packet(flow, passage);
+	return REASON_NONE;
+}
+
+/*
+ * An RST is believed if it lies where the sender stands: between what the other end has acknowledged and what was last sent. Others
+ * pass, as the receiver may know better, but end nothing: nobody who guesses can make this node forget a connection.
+ */
+static __always_inline bool is_believable(const struct flow *flow, const struct passage *passage)
+{
+	__u32 sender = sender_of(passage), from = flow->acked[other(sender)];
+
+	return passage->packet.sequence - from <= flow->sent[sender] - from;
+}
+
+static __always_inline enum reason tcp_reset(struct passage *passage, struct flow *flow)
+{
+	if (flow->state == FLOW_REVOKED || !is_believable(flow, passage))
+		return REASON_NONE;
+	count_packet(flow, passage);
+	if (is_last_here(passage, flow)) {
+		tell_close(&passage->key, flow, REASON_RST);
+		forget_flow(&ct, passage);
+	}
+	return REASON_NONE;
+}
+
+static __always_inline void tcp_finish(struct passage *passage, struct flow *flow)
+{
+	__u8 mine = sender_of(passage) ? FLOW_FIN_1 : FLOW_FIN_0;
+
+	flow_set(flow, mine);
+	if ((flow->flags & (FLOW_FIN_0 | FLOW_FIN_1)) == (FLOW_FIN_0 | FLOW_FIN_1)) {
+		flow->state = FLOW_CLOSED;
+		tell_close(&passage->key, flow, REASON_FIN);
+	} else {
+		flow->state = FLOW_CLOSING;
+	}
+}
+
+/* A segment of a connection in `ct` that is no SYN. */
+static __always_inline enum reason tcp_continue(struct passage *passage, struct flow *flow)
+{
+	const struct packet *packet = &passage->packet;
+	__u32 sender = sender_of(passage);
+	enum reason reason;
+
+	if (packet->tcp_flags & TCP_RST)
+		return tcp_reset(passage, flow);
+	if (flow->state == FLOW_REVOKED)
+		return REASON_REVOKED;
+	reason = judge_tracked(passage);
+	if (reason)
+		return reason;
+	/* The rest of the good-bye: what was sent may have to be sent again, but nothing new. */
+	if (flow->state == FLOW_CLOSED && (__s32)(packet->next - flow->sent[sender]) > 0)
+		return REASON_TCP_HANDSHAKE;
+	if (flow->state == FLOW_SYN_RECEIVED && sender == opener_of(flow)) {
+		if (packet->sequence - flow->isn - 1 >= MAX_WINDOW)
+			return REASON_TCP_HANDSHAKE;
+		flow->state = FLOW_ESTABLISHED;
+	}
+	advance(flow, passage);
+	count_packet(flow, passage);
+	if (flow->state == FLOW_ESTABLISHED)
+		tell_open(&passage->key, flow);
+	if (packet->tcp_flags & TCP_FIN && flow->state != FLOW_CLOSED)
+		tcp_finish(passage, flow);
+	return REASON_NONE;
+}
+
+static __always_inline enum reason tcp_reset_pending(struct passage *passage, struct flow *pending)
+{
+	const struct packet *packet = &passage->packet;
+	bool ends;
+
+	if (pending->flags & FLOW_PICKED_UP) {
+		ends = is_believable(pending, passage);
+	} else if (opener_of(pending) == sender_of(passage)) {
+		ends = packet->sequence - pending->isn <= 1;
+	} else {
+		ends = packet->tcp_flags & TCP_ACK && acknowledges_syn(pending, packet->acknowledged);
+		if (!ends)
+			return REASON_TCP_HANDSHAKE;
+	}
+	if (ends && is_last_here(passage, pending))
+		forget_flow(&ct_pending, passage);
+	return REASON_NONE;
+}
+
+/* A segment without SYN of a connection that nobody has answered yet. */
+static __always_inline enum reason tcp_half_open(struct passage *passage, struct flow *pending)
+{
+	const struct packet *packet = &passage->packet;
+	bool is_opener = opener_of(pending) == sender_of(passage);
+	enum reason reason;
+
+	if (packet->tcp_flags & TCP_RST)
+		return tcp_reset_pending(passage, pending);
+	/* A server that still has an earlier connection between these ports answers a SYN with a bare ACK (RFC 5961 4.2). */
+	if (!(pending->flags & FLOW_PICKED_UP) && (is_opener || packet->tcp_flags & TCP_FIN))
+		return REASON_TCP_HANDSHAKE;
+	reason = judge_pending(passage);
+	if (reason)
+		return reason;
+	count_packet(pending, passage);
+	if (!(pending->flags & FLOW_PICKED_UP))
+		return REASON_NONE;
+	advance(pending, passage);
+	if (is_opener)
+		return REASON_NONE;
+	pending->state = FLOW_ESTABLISHED;
+	tell_open(&passage->key, pending);
+	if (packet->tcp_flags & TCP_FIN)
+		tcp_finish(passage, pending);
+	return promote(passage, pending);
+}
+
+/* A segment without SYN of no connection that is known: perhaps one older than this program. */
+static __always_inline enum reason tcp_pick_up(struct passage *passage)
+{
+	enum reason reason = ask(passage, passage->sender);
+
+	if (reason || passage->packet.tcp_flags & TCP_RST)
+		return reason;
+	return begin(passage, FLOW_PICKED_UP);
+}
+
+VERIFIED_ONCE int tcp(struct passage *passage)
+{
+	struct flow *flow, *pending;
+
+	if (!passage)
+		return REASON_MALFORMED;
+	flow = find_flow(&ct, passage);
+	if (flow && is_of_another_pod(flow, passage)) {
+		tell_close(&passage->key, flow, REASON_BACKEND_GONE);
+		forget_flow(&ct, passage);
+		flow = NULL;
+	}
+	switch (passage->packet.tcp_flags & TCP_STEP) {
+	case TCP_SYN:
+		return tcp_open(passage, flow);
+	case TCP_SYN | TCP_ACK:
+		return tcp_answer(passage, flow);
+	case TCP_ACK:
+	case TCP_FIN | TCP_ACK:
+	case TCP_RST:
+	case TCP_RST | TCP_ACK:
+		break;
+	default:
+		return REASON_TCP_FLAGS;
+	}
+	if (flow)
+		return tcp_continue(passage, flow);
+	pending = find_flow(&ct_pending, passage);
+	if (pending && !is_of_another_pod(pending, passage))
+		return tcp_half_open(passage, pending);
+	return tcp_pick_up(passage);
+}
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* Events about flows and packets. */
+#ifndef WEFT_LIB_TELL_H
+#define WEFT_LIB_TELL_H
+
+#include "event.h"
+#include "flow.h"
+
+/* What an event says besides what its flow does. */
+struct telling {
+	__u8 type;    /* enum event_type */
+	__u8 verdict; /* enum verdict */
+	__u8 reason;  /* enum reason */
+	__u8 pad;     /* zero */
+	__u32 rule;   /* 0: the one that let the flow through */
+};
+
+VERIFIED_ONCE int tell_flow(const struct flow_key *key, const struct flow *flow, const struct telling *telling)
+{
+	__u32 opener, answerer, side;
+	struct event *event;
+
+	if (!key || !flow || !telling)
+		return 0;
+	event = reserve_event();
+	if (!event)
+		return 0;
+	opener = opener_of(flow);
+	answerer = other(opener);
+	/* Where both are local, the opener's side speaks. */
+	side = either(!flow->interface[opener]);
+	event->first_ns = flow->first_ns;
+	event->source = key->addr[opener];
+	event->destination = key->addr[answerer];
+	event->bytes[0] = flow->bytes[opener];
+	event->bytes[1] = flow->bytes[answerer];
+	event->packets[0] = flow->packets[opener];
+	event->packets[1] = flow->packets[answerer];
+	event->source_port = key->port[opener];
+	event->destination_port = key->port[answerer];
+	event->protocol = key->protocol;
+	event->type = telling->type;
+	event->source_identity = flow->identity[opener];
+	event->destination_identity = flow->identity[answerer];
+	event->rule = telling->rule ? telling->rule : flow->rule[side];
+	event->service = flow->service;
+	event->backend = flow->backend;
+	event->rtt_us = flow->rtt_us;
+	event->retransmits = flow->retransmits;
+	event->interface = flow->interface[either(opener ^ side)];
+	event->direction = side ? DIRECTION_INGRESS : DIRECTION_EGRESS;
+	event->verdict = telling->verdict;
+	event->reason = telling->reason;
+	submit_event(event);
+	return 0;
+}
+
+/* About one packet: refused, or let through although an audited policy would have refused it. */
+VERIFIED_ONCE int tell_packet(const struct passage *passage, const struct telling *telling)
+{
+	const struct party *source, *destination;
+	const struct packet *packet;
+	struct event *event;
+
+	if (!passage || !telling)
+		return 0;
+	event = reserve_event();
+	if (!event)
+		return 0;
+	packet = &passage->packet;
+	source = passage->from_pod ? &passage->pod : &passage->peer;
+	destination = passage->from_pod ? &passage->peer : &passage->pod;
+	event->source = packet->source;
+	event->destination = packet->destination;
+	event->source_port = packet->source_port;
+	event->destination_port = packet->destination_port;
+	event->protocol = packet->protocol;
+	event->type = telling->type;
+	event->source_identity = source->identity;
+	event->destination_identity = destination->identity;
+	event->rule = passage->rule.id;
+	if (telling->type == EVENT_AUDITED)
+		event->audit = passage->rule.audit;
+	event->interface = passage->interface;
+	event->direction = passage->from_pod ? DIRECTION_EGRESS : DIRECTION_INGRESS;
+	event->verdict = telling->verdict;
+	event->reason = telling->reason;
+	event->tcp_flags = packet->tcp_flags;
+	submit_event(event);
+	return 0;
+}
+
+static __always_inline void tell_open(const struct flow_key *key, struct flow *flow)
+{
+	struct telling telling = { .type = EVENT_OPEN, .verdict = VERDICT_ALLOW, .reason = flow->reason };
+
+	if (flow_set(flow, FLOW_OPEN_TOLD))
+		tell_flow(key, flow, &telling);
+}
+
+/* Tells a flow's end, if its beginning was told; true for the one that did. */
+static __always_inline bool tell_end(const struct flow_key *key, struct flow *flow, const struct telling *telling)
+{
+	if (!flow_clear(flow, FLOW_OPEN_TOLD))
+		return false;
+	tell_flow(key, flow, telling);
+	return true;
+}
+
+static __always_inline bool tell_close(const struct flow_key *key, struct flow *flow, enum reason reason)
+{
+	struct telling telling = { .type = EVENT_CLOSE, .verdict = VERDICT_ALLOW, .reason = reason };
+
+	return tell_end(key, flow, &telling);
+}
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* What happens to a packet at a pod's interface. */
+#ifndef WEFT_LIB_VERDICT_H
+#define WEFT_LIB_VERDICT_H
+
+#include <linux/pkt_cls.h>
+
+#include "datagram.h"
+#include "identity.h"
+#include "related.h"
+#include "tcp.h"
+
+/* To the next program on the hook, if there is one, else on its way: others may have a say as well. */
+#define POD_PASS TC_ACT_UNSPEC
+#define POD_DROP TC_ACT_SHOT
+
+#define MULTICAST4 0xe0000000 /* 224.0.0.0/4 */
+#define BROADCAST4 0xffffffff
+
+static __always_inline bool is_group(const struct packet *packet)
+{
+	__u32 last = bpf_ntohl(packet->destination.word[3]);
+
+	if (packet->version == 6)
+		return bpf_ntohl(packet->destination.word[0]) >> 24 == 0xff;
+	return (last & 0xf0000000) == MULTICAST4 || last == BROADCAST4;
+}
+
+/*
+ * The packet of an established flow that was judged by policy as it is now, and came through the interface where its pod is: one
+ * look-up, and nothing else to be asked.
+ */
+static __always_inline bool pass_established(struct passage *passage)
+{
+	const struct packet *packet = &passage->packet;
+	struct flow *flow;
+	__u32 pod, side;
+
+	if (packet->kind != PACKET_FLOW || packet->fragment)
+		return false;
+	flow = find_flow(&ct, passage);
+	if (!flow || flow->state != FLOW_ESTABLISHED)
+		return false;
+	pod = pod_end(passage);
+	side = side_of(passage, opener_of(flow));
+	if (flow->epoch[side] != policy_epoch() || flow->interface[pod] != passage->interface)
+		return false;
+	if (packet->protocol == IPPROTO_TCP) {
+		if ((packet->tcp_flags & TCP_STEP) != TCP_ACK)
+			return false;
+		advance(flow, passage);
+	} else if (crosses(passage, flow)) {
+		return false;
+	}
+	count_packet(flow, passage);
+	return true;
+}
+
+/* A later fragment belongs to the flow of the first, which has been let through: it opens none. */
+VERIFIED_ONCE int judge_later_fragment(struct passage *passage)
+{
+	struct flow *flow;
+	enum reason reason;
+
+	if (!passage)
+		return REASON_MALFORMED;
+	flow = find_flow(&ct, passage);
+	if (flow) {
+		if (flow->state == FLOW_REVOKED)
+			return REASON_REVOKED;
+		reason = judge_tracked(passage);
+	} else {
+		flow = find_flow(&ct_pending, passage);
+		if (!flow)
+			return REASON_FRAGMENT;
+		reason = judge_pending(passage);
+	}
+	if (!reason)
+		count_packet(flow, passage);
+	return reason;
+}
+
+static __always_inline enum reason judge_error(struct __sk_buff *skb, struct passage *passage)
+{
+	enum reason reason = related(skb, passage);
+
+	return reason == REASON_UNRELATED && passage->peer.flags & IDENTITY_HOST ? REASON_NONE : reason;
+}
+
+/* Whatever pass_established() leaves. */
+static __always_inline enum reason judge_packet(struct __sk_buff *skb, struct passage *passage)
+{
+	const struct packet *packet = &passage->packet;
+	__u32 interface = passage->interface;
+
+	passage->now = bpf_ktime_get_ns();
+	passage->epoch = policy_epoch();
+	if (!passage->epoch || !bpf_map_lookup_elem(&local_workloads, &interface))
+		return REASON_NOT_READY;
+	identify(&packet->source, passage->from_pod ? &passage->pod : &passage->peer);
+	identify(&packet->destination, passage->from_pod ? &passage->peer : &passage->pod);
+	if (passage->pod.interface != interface) {
+		if (passage->from_pod)
+			return REASON_SPOOFED;
+		/* Groups have many members, each with its own policy: no entry could stand for all. */
+		return is_group(packet) ? ask(passage, passage->sender) : REASON_MISDELIVERED;
+	}
+	if (packet->kind == PACKET_ERROR)
+		return judge_error(skb, passage);
+	if (packet->fragment == FRAGMENT_LATER)
+		return judge_later_fragment(passage);
+	return packet->protocol == IPPROTO_TCP ? tcp(passage) : datagram(passage);
+}
+
+static __always_inline int refuse(const struct passage *passage, enum reason reason)
+{
+	struct telling telling = { .type = EVENT_DENIED, .verdict = VERDICT_DENY, .reason = reason };
+
+	count(COUNTER_PACKETS_REFUSED);
+	/* That the connection was revoked has been told. */
+	if (reason != REASON_REVOKED)
+		tell_packet(passage, &telling);
+	return POD_DROP;
+}
+
+static __always_inline int pass(const struct passage *passage)
+{
+	struct telling telling = { .type = EVENT_AUDITED, .verdict = VERDICT_ALLOW, .reason = passage->rule.reason };
+
+	if (passage->audited)
+		tell_packet(passage, &telling);
+	if (passage->packet.fragment == FRAGMENT_FIRST)
+		remember_fragment(&passage->packet);
+	return POD_PASS;
+}
+
+static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
+{
+	struct passage passage = { .interface = skb->ifindex, .from_pod = from_pod };
+	enum reason reason = parse(skb, &passage.packet);
+
+	if (reason)
+		return refuse(&passage, reason);
+	if (passage.packet.kind == PACKET_LINK)
+		return POD_PASS;
+	if (passage.packet.fragment == FRAGMENT_LATER) {
+		reason = follow_fragment(&passage.packet);
+		if (reason)
+			return refuse(&passage, reason);
+	}
+	passage.sender = flow_key_of(&passage.packet, &passage.key);
+	if (pass_established(&passage))
+		return POD_PASS;
+	reason = judge_packet(skb, &passage);
+	return reason ? refuse(&passage, reason) : pass(&passage);
+}
+
+#endif

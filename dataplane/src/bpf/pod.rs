@@ -1,0 +1,143 @@
+//! The programs on pods' interfaces: `weft_from_pod` judges what comes from the pod, `weft_to_pod` what goes to it.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use libbpf_rs::{Program, ProgramMut};
+
+use super::abi::TcxHook;
+use super::clsact::Clsact;
+use super::load::failed;
+use super::tcx::TcxPins;
+use super::{BpfError, Loaded};
+use crate::doctor;
+use crate::interfaces::{InterfaceIndex, PodPrograms};
+
+/// Each program, and on which side of the host's end of the pair it stands.
+const PROGRAMS: [(&str, TcxHook); 2] = [
+    ("weft_from_pod", TcxHook::Ingress),
+    ("weft_to_pod", TcxHook::Egress),
+];
+const NAMES: [&str; 2] = [PROGRAMS[0].0, PROGRAMS[1].0];
+
+/// How programs are put on an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodHook {
+    /// Links (Linux 6.6).
+    Tcx,
+    /// Filters of the clsact qdisc.
+    Clsact,
+}
+
+impl PodHook {
+    /// The best that this kernel has.
+    #[must_use]
+    pub fn of_this_kernel() -> Self {
+        if doctor::has_tcx() {
+            Self::Tcx
+        } else {
+            Self::Clsact
+        }
+    }
+}
+
+struct Judge {
+    name: &'static str,
+    hook: TcxHook,
+    program: OwnedFd,
+    id: u32,
+}
+
+struct OnInterfaces {
+    judges: Vec<Judge>,
+    way: Way,
+}
+
+enum Way {
+    Tcx(TcxPins),
+    Clsact(Clsact),
+}
+
+impl Loaded {
+    /// The programs for pods' interfaces in this network namespace.
+    ///
+    /// # Errors
+    /// When a program is missing, or netlink is.
+    pub fn pod_programs(&mut self, hook: PodHook) -> Result<Box<dyn PodPrograms>, BpfError> {
+        let judges = PROGRAMS
+            .into_iter()
+            .map(|(name, hook)| self.judge(name, hook))
+            .collect::<Result<_, _>>()?;
+        let way = match hook {
+            PodHook::Tcx => TcxPins::new(self.pins.links()).map(Way::Tcx),
+            PodHook::Clsact => Clsact::new().map(Way::Clsact),
+        };
+        Ok(Box::new(OnInterfaces {
+            judges,
+            way: way.map_err(BpfError::Interfaces)?,
+        }))
+    }
+
+    fn judge(&mut self, name: &'static str, hook: TcxHook) -> Result<Judge, BpfError> {
+        let program: ProgramMut<'_> = self.program(name).ok_or(BpfError::UnknownProgram(name))?;
+        let fd = program.as_fd();
+        Ok(Judge {
+            name,
+            hook,
+            id: Program::id_from_fd(fd).map_err(failed(format!("identifying {name}")))?,
+            program: fd.try_clone_to_owned().map_err(BpfError::Interfaces)?,
+        })
+    }
+}
+
+impl PodPrograms for OnInterfaces {
+    fn attach(&mut self, interface: InterfaceIndex) -> io::Result<()> {
+        for Judge {
+            name,
+            hook,
+            program,
+            id,
+        } in &self.judges
+        {
+            match &mut self.way {
+                Way::Tcx(pins) => pins.attach(name, program.as_fd(), *id, interface, *hook)?,
+                Way::Clsact(tc) => tc.attach(name, program.as_fd(), *id, interface, *hook)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self, interface: InterfaceIndex) -> io::Result<()> {
+        match &mut self.way {
+            Way::Tcx(pins) => NAMES
+                .iter()
+                .try_for_each(|name| pins.detach(name, interface)),
+            Way::Clsact(tc) => tc.detach(&NAMES, interface).map(drop),
+        }
+    }
+
+    fn attached(&mut self) -> io::Result<BTreeSet<InterfaceIndex>> {
+        match &mut self.way {
+            Way::Tcx(pins) => pins.interfaces(),
+            Way::Clsact(tc) => tc.with(&NAMES),
+        }
+    }
+
+    fn hook(&self) -> &'static str {
+        match self.way {
+            Way::Tcx(_) => "tcx",
+            Way::Clsact(_) => "clsact",
+        }
+    }
+}
+
+/// Takes all filters of ours off all interfaces of this network namespace; returns how many there were.
+pub(super) fn remove_filters() -> io::Result<usize> {
+    let mut tc = Clsact::new()?;
+    let mut removed = 0;
+    for interface in tc.with(&NAMES)? {
+        removed += tc.detach(&NAMES, interface)?;
+    }
+    Ok(removed)
+}

@@ -1,0 +1,129 @@
+//! Events with names to them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use weft_proto::model::WorkloadKind;
+use weft_proto::wire::flow::v1 as wire;
+
+use super::names::object;
+use super::{Clock, Direction, Event, EventKind, Names, message, owner, protocol};
+
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+/// What `event` tells, with names for its numbers.
+#[must_use]
+pub fn enrich(event: &Event, names: &dyn Names, clock: &Clock) -> wire::Flow {
+    let (policy, rule) = policy(event, names);
+    let mut flow = wire::Flow {
+        time_unix_nano: clock.unix_ns(event.time_ns),
+        event: event.kind.word().to_owned(),
+        direction: event.direction.map_or("", Direction::word).to_owned(),
+        protocol: protocol::word(event.protocol),
+        source: Some(endpoint(event.source, event.source_identity, names)),
+        destination: Some(endpoint(
+            event.destination,
+            event.destination_identity,
+            names,
+        )),
+        service: service(event, names),
+        service_address: event.vip.map_or_else(String::new, |vip| vip.to_string()),
+        verdict: verdict(event).to_owned(),
+        reason: event.reason.word().to_owned(),
+        policy,
+        rule,
+        path: path(event).to_owned(),
+        bytes: Some(traffic(event.bytes)),
+        packets: Some(traffic(event.packets)),
+        duration_ms: duration_ms(event),
+        rtt_us: event.rtt_us,
+        retransmits: event.retransmits,
+        tcp_flags: protocol::tcp_flags(event.tcp_flags),
+        message: String::new(),
+    };
+    flow.message = message::of_event(event, &flow);
+    flow
+}
+
+/// An end of a connection. Policies know its identity, workloads its names.
+pub(crate) fn endpoint(at: SocketAddr, identity: u32, names: &dyn Names) -> wire::Endpoint {
+    let mut endpoint = wire::Endpoint {
+        address: at.ip().to_string(),
+        port: at.port().into(),
+        identity,
+        identity_name: names.identity(identity).unwrap_or_default(),
+        ..Default::default()
+    };
+    add_workload(&mut endpoint, at.ip(), names);
+    endpoint
+}
+
+fn add_workload(endpoint: &mut wire::Endpoint, address: IpAddr, names: &dyn Names) {
+    let Some(workload) = names.workload(address) else {
+        return;
+    };
+    endpoint.node.clone_from(&workload.node);
+    match workload.kind {
+        WorkloadKind::Pod => {
+            // "pod/<namespace>/<name>"
+            let pod = workload.name.rsplit('/').next().unwrap_or_default();
+            pod.clone_into(&mut endpoint.pod);
+            endpoint.namespace.clone_from(&workload.namespace);
+            endpoint
+                .service_account
+                .clone_from(&workload.service_account);
+            endpoint.workload = owner::owner(workload, pod);
+        }
+        WorkloadKind::Node => endpoint.workload.clone_from(&workload.node),
+    }
+}
+
+fn service(event: &Event, names: &dyn Names) -> String {
+    let by_address = event
+        .vip
+        .and_then(|vip| names.service_at(vip, event.protocol));
+    by_address
+        .or_else(|| names.service(event.service))
+        .unwrap_or_default()
+}
+
+/// The deciding object and its rule: what a reader has to look at next.
+fn policy(event: &Event, names: &dyn Names) -> (String, String) {
+    let id = match event.kind {
+        EventKind::Audited => event.audit,
+        _ => event.rule,
+    };
+    match names.rule(id) {
+        Some(name) => (object(&name.object), name.rule),
+        None if id == 0 => Default::default(),
+        // Forgotten meanwhile: the id at least tells it from others.
+        None => (String::new(), format!("#{id:08x}")),
+    }
+}
+
+pub(super) const fn verdict(event: &Event) -> &'static str {
+    match event.kind {
+        EventKind::Denied => "denied",
+        EventKind::Audited => "audited",
+        EventKind::Open | EventKind::Close | EventKind::Expired => "allowed",
+        // Of backends, not of connections.
+        EventKind::Ejected | EventKind::Returned => "",
+    }
+}
+
+const fn path(event: &Event) -> &'static str {
+    match event.kind {
+        EventKind::Ejected | EventKind::Returned => "",
+        _ => "kernel",
+    }
+}
+
+pub(crate) const fn traffic([sent, received]: [u64; 2]) -> wire::Traffic {
+    wire::Traffic { sent, received }
+}
+
+const fn duration_ms(event: &Event) -> u64 {
+    match event.first_ns {
+        0 => 0,
+        first => event.time_ns.saturating_sub(first) / NANOS_PER_MILLI,
+    }
+}

@@ -1,0 +1,38 @@
+//! What happens to connections, told: the kernel's events get times and names, and are kept for those who ask.
+//!
+//! A thread reads the ring ([`crate::bpf`]), a task names what it read ([`pump`]), and the newest stay in a [`FlowLog`] that
+//! any number of readers follow. Nothing in the kernel waits for any of them.
+
+mod clock;
+mod enrich;
+mod event;
+mod filter;
+mod log;
+pub mod memory;
+pub(crate) mod message;
+mod metrics;
+mod names;
+mod owner;
+pub(crate) mod protocol;
+mod pump;
+mod reason;
+
+pub use clock::Clock;
+pub use enrich::enrich;
+pub use event::{Direction, Event, EventKind};
+pub use filter::{Filter, FilterError};
+pub use log::{Chunk, Cursor, FlowLog};
+pub use metrics::FlowMetrics;
+pub use names::{Names, RuleName};
+pub use pump::{EventSource, pump};
+pub use reason::Reason;
+
+pub(crate) use enrich::{endpoint, traffic};
+pub(crate) use event::socket;
+pub(crate) use message::{Decision, Ends};
+pub(crate) use names::object;
+
+#[cfg(test)]
+pub(crate) mod fake;
+#[cfg(test)]
+mod tests;

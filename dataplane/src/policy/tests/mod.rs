@@ -1,0 +1,5 @@
+mod evaluate;
+mod kernel;
+mod random;
+mod scenarios;
+mod world;

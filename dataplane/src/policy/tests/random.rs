@@ -1,0 +1,534 @@
+//! Random histories against [`super::evaluate`], with small tables, failing writes and restarts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use proptest::collection::{btree_set, vec};
+use proptest::prelude::*;
+use weft_proto::model::policy::{
+    Direction, Effect, Expr, IpProtocol, LabelCondition, LabelRequirement, Match, Mode, ObjectRef,
+    Pattern, PeerKind, Policy, Rule, Selector, StringMatch, Tier,
+};
+use weft_proto::model::{NamedPort, Workload};
+
+use super::evaluate::{Expected, Port, evaluate};
+use super::kernel::{Answer, Kernel, Sizes};
+use super::world::{HERE, Node, World, cidr, ip, node, pod};
+use crate::tables::policy::{RuleReason, Verdict};
+
+const CIDRS: [&str; 9] = [
+    "0.0.0.0/0",
+    "::/0",
+    "10.0.0.0/8",
+    "10.0.1.0/24",
+    "10.0.1.2/31",
+    "10.0.9.9/32",
+    "192.0.2.0/24",
+    "fd00::/16",
+    "fd00:1::2/128",
+];
+
+/// Addresses that connections come from and go to; the first ones are pods'.
+const ADDRESSES: [&str; 16] = [
+    "10.0.1.1",
+    "10.0.1.2",
+    "10.0.1.3",
+    "10.0.2.4",
+    "10.0.2.5",
+    "10.0.2.6",
+    "fd00:1::1",
+    "fd00:1::2",
+    "10.0.0.1",
+    "10.0.0.2",
+    "10.0.9.9",
+    "192.0.2.7",
+    "203.0.113.1",
+    "fd00:2::1",
+    "2001:db8::1",
+    "10.0.1.200",
+];
+
+const PODS: usize = 6;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Policy(Policy),
+    NoPolicy(usize),
+    Workload(Workload),
+    NoWorkload(usize),
+    Interface(usize, bool),
+    Faults(Vec<Option<usize>>),
+    /// The agent is killed during the next step, after so many operations.
+    Kill(usize),
+    Restart,
+}
+
+fn text(values: &'static [&'static str]) -> impl Strategy<Value = StringMatch> {
+    let value = prop::sample::select(values).prop_map(str::to_owned);
+    let pattern = (0..6, value).prop_map(|(kind, text)| match kind {
+        0 => Pattern::Prefix(text.chars().take(1).collect()),
+        1 => Pattern::Suffix(text.chars().rev().take(1).collect()),
+        2 => Pattern::Contains(text),
+        3 => Pattern::Regex(format!("{text}|{text}.*")),
+        _ => Pattern::Exact(text),
+    });
+    (pattern, any::<bool>()).prop_map(|(pattern, ignore_case)| StringMatch {
+        ignore_case: ignore_case && !matches!(pattern, Pattern::Regex(_)),
+        pattern,
+    })
+}
+
+fn fact() -> impl Strategy<Value = Match> {
+    let key = prop::sample::select(vec!["app", "tier"]).prop_map(str::to_owned);
+    let spiffe = text(&[
+        "spiffe://mesh/ns/a/sa/default",
+        "spiffe://mesh/ns/b/sa/default",
+    ]);
+    prop_oneof![
+        4 => prop::sample::select(&CIDRS[..]).prop_map(|text| Match::Address(cidr(text))),
+        3 => text(&["a", "b"]).prop_map(Match::Namespace),
+        1 => text(&["default"]).prop_map(Match::ServiceAccount),
+        4 => (key, prop::option::of(text(&["x", "y", "Xy"]))).prop_map(|(k, v)| Match::Label(k, v)),
+        1 => spiffe.prop_map(Match::SpiffeId),
+        2 => prop::sample::select(vec![PeerKind::Pod, PeerKind::Node, PeerKind::External])
+            .prop_map(Match::Kind),
+        1 => Just(Match::Layer7("header :path".to_owned())),
+    ]
+}
+
+fn port() -> impl Strategy<Value = Match> {
+    let protocol = prop::sample::select(vec![
+        IpProtocol::Tcp,
+        IpProtocol::Udp,
+        IpProtocol::Sctp,
+        IpProtocol::Icmp,
+    ]);
+    prop_oneof![
+        3 => (0u16..5, 0u16..5).prop_map(|(a, n)| Match::Ports(79 + a, 79 + a + n)),
+        1 => Just(Match::Ports(0, u16::MAX)),
+        2 => protocol.prop_map(Match::Protocol),
+        2 => prop::sample::select(vec!["http", "dns"]).prop_map(|n| Match::PortName(n.to_owned())),
+    ]
+}
+
+fn expr(single: BoxedStrategy<Match>) -> impl Strategy<Value = Expr> {
+    let leaf = prop_oneof![1 => Just(Expr::Any), 5 => single.prop_map(Expr::Is)];
+    leaf.prop_recursive(3, 8, 3, |inner| {
+        prop_oneof![
+            vec(inner.clone(), 0..3).prop_map(Expr::All),
+            vec(inner.clone(), 0..3).prop_map(Expr::OneOf),
+            inner.prop_map(|e| Expr::Not(Box::new(e))),
+        ]
+    })
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let destination = prop_oneof![fact(), port()].boxed();
+    (expr(fact().boxed()), expr(destination)).prop_map(|(source, destination)| Rule {
+        source,
+        destination,
+    })
+}
+
+fn selector() -> impl Strategy<Value = Selector> {
+    let namespaces = prop::option::of(btree_set(
+        prop::sample::select(vec!["a", "b"]).prop_map(str::to_owned),
+        0..3,
+    ));
+    let values = || {
+        btree_set(
+            prop::sample::select(vec!["x", "y"]).prop_map(str::to_owned),
+            1..3,
+        )
+    };
+    let condition = prop_oneof![
+        values().prop_map(LabelCondition::In),
+        values().prop_map(LabelCondition::NotIn),
+        Just(LabelCondition::Exists),
+        Just(LabelCondition::DoesNotExist),
+    ];
+    let requirement = condition.prop_map(|is| LabelRequirement {
+        key: "app".to_owned(),
+        is,
+    });
+    (namespaces, vec(requirement, 0..2))
+        .prop_map(|(namespaces, labels)| Selector { namespaces, labels })
+}
+
+fn a_policy() -> impl Strategy<Value = Policy> {
+    let tier = prop::sample::select(vec![
+        Tier::Admin,
+        Tier::Namespace,
+        Tier::Baseline,
+        Tier::Mesh,
+    ]);
+    let effect = prop::sample::select(vec![
+        Effect::Allow,
+        Effect::Allow,
+        Effect::Deny,
+        Effect::Pass,
+    ]);
+    let mode = prop_oneof![4 => Just(Mode::Enforce), 1 => Just(Mode::Audit)];
+    let direction = prop::sample::select(vec![Direction::Egress, Direction::Ingress]);
+    let rules = vec(rule(), 0..3);
+    (
+        (0usize..6, 0u32..2, tier, effect),
+        (mode, direction, selector(), rules),
+    )
+        .prop_map(
+            |((name, priority, tier, effect), (mode, direction, selector, rules))| Policy {
+                name: format!("p{name}"),
+                origin: ObjectRef::default(),
+                selector,
+                direction,
+                tier,
+                // Ignored elsewhere, and there the evaluator's order would be another.
+                priority: match tier {
+                    Tier::Admin | Tier::Baseline => priority,
+                    Tier::Namespace | Tier::Mesh => 0,
+                },
+                mode,
+                effect: match (tier, effect) {
+                    (Tier::Namespace | Tier::Mesh, Effect::Pass) => Effect::Allow,
+                    (_, effect) => effect,
+                },
+                rules: (0..).map(|i: u32| i.to_string()).zip(rules).collect(),
+            },
+        )
+}
+
+fn a_workload() -> impl Strategy<Value = Workload> {
+    let labels = prop::sample::select(vec!["", "app=x", "app=y", "app=Xy,tier=x", "tier=y"]);
+    let ports = prop::sample::select(vec![0, 80, 81, 53]);
+    let namespace = prop::sample::select(vec!["a", "b"]);
+    (0usize..PODS + 2, labels, ports, namespace, 0..8).prop_map(
+        |(index, labels, port, namespace, place)| {
+            if index >= PODS {
+                let (name, address) = [(HERE, "10.0.0.1"), ("there", "10.0.0.2")][index - PODS];
+                let mut node = node(name, address);
+                node.labels = super::world::labels(labels);
+                return node;
+            }
+            let mut pod = pod(&format!("{namespace}/{index}"), ADDRESSES[index], labels);
+            pod.name = format!("pod/{index}");
+            if index < 2 {
+                pod.addresses.push(ip(ADDRESSES[PODS + index]));
+            }
+            if place == 0 || index >= 4 {
+                pod.node = "there".to_owned();
+            }
+            if place == 1 && index == 5 {
+                pod.host_network = true;
+                pod.addresses = vec![ip("10.0.0.2")];
+            }
+            pod.ports = match port {
+                0 => Vec::new(),
+                port => [("http", IpProtocol::Tcp), ("dns", IpProtocol::Udp)]
+                    .map(|(name, protocol)| NamedPort {
+                        name: name.to_owned(),
+                        port,
+                        protocol,
+                    })
+                    .to_vec(),
+            };
+            pod
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => a_policy().prop_map(Step::Policy),
+        2 => (0usize..6).prop_map(Step::NoPolicy),
+        6 => a_workload().prop_map(Step::Workload),
+        2 => (0usize..PODS).prop_map(Step::NoWorkload),
+        3 => (0usize..PODS, any::<bool>()).prop_map(|(pod, there)| Step::Interface(pod, there)),
+        2 => vec(prop::option::weighted(0.3, 0usize..4), 1..12).prop_map(Step::Faults),
+        2 => (0usize..12).prop_map(Step::Kill),
+        1 => Just(Step::Restart),
+    ]
+}
+
+/// A connection of a local pod, seen from it.
+type Sample = (String, IpAddr, u32, Direction, IpAddr, Port);
+type Answers = BTreeMap<usize, Option<Answer>>;
+
+fn ports() -> Vec<Port> {
+    let port = |protocol, number| Port { protocol, number };
+    vec![
+        port(Some(IpProtocol::Tcp), 80),
+        port(Some(IpProtocol::Tcp), 82),
+        port(Some(IpProtocol::Tcp), 40_000),
+        port(Some(IpProtocol::Udp), 80),
+        port(Some(IpProtocol::Udp), 53),
+        port(Some(IpProtocol::Sctp), 80),
+        port(Some(IpProtocol::Icmp), 0),
+        port(None, 0),
+    ]
+}
+
+/// Every connection there can be.
+fn samples(world: &World) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for (pod, own, interface) in world.local() {
+        for peer in ADDRESSES.map(ip) {
+            if peer.is_ipv4() == own.is_ipv4() && peer != own {
+                for direction in [Direction::Egress, Direction::Ingress] {
+                    for port in ports() {
+                        samples.push((pod.name.clone(), own, interface, direction, peer, port));
+                    }
+                }
+            }
+        }
+    }
+    samples
+}
+
+fn expected(world: &World, (pod, own, _, direction, peer, port): &Sample) -> Expected {
+    evaluate(world, &world.workloads[pod], *own, *direction, *peer, *port)
+}
+
+fn ask(kernel: &Kernel, (_, _, interface, direction, peer, port): &Sample) -> Option<Answer> {
+    kernel.judge(*direction, *interface, *peer, port.point())
+}
+
+/// Each connection is judged as the evaluator says, or the engine says why not.
+fn check(world: &World, node: &Node) -> Result<(), TestCaseError> {
+    for sample in samples(world) {
+        let answer = ask(&node.kernel, &sample);
+        let expected = expected(world, &sample);
+        if node.engine.failed_pods().contains(&sample.0) {
+            continue;
+        }
+        let Some(answer) = answer else {
+            return Err(TestCaseError::fail(format!("{sample:?} is not ready")));
+        };
+        // An address that found no room is refused.
+        if answer.reason == RuleReason::NotReady && answer.verdict == Verdict::Deny {
+            prop_assert!(!node.engine.usage().iter().all(|map| map.full == 0));
+            continue;
+        }
+        let told = (answer.verdict, answer.audit != 0);
+        prop_assert_eq!(
+            told,
+            (expected.verdict, expected.audited),
+            "{:?} {:?}",
+            sample,
+            answer
+        );
+        let named = answer.rule == 0 || node.engine.rule(answer.rule).is_some();
+        prop_assert!(named, "{:?} {:?}", sample, answer);
+    }
+    Ok(())
+}
+
+/// Nothing stays behind that nobody needs, and what is there is counted.
+fn check_leftovers(node: &Node) -> Result<(), TestCaseError> {
+    let kernel = &node.kernel;
+    let used: BTreeSet<u32> = kernel.pods.with(|m| {
+        let sets = m
+            .values()
+            .flat_map(|pod| [pod.egress.id.0, pod.ingress.id.0]);
+        sets.collect()
+    });
+    let peers = kernel.peers.with(|m| m.keys().copied().collect::<Vec<_>>());
+    let mut known: BTreeSet<u32> = kernel
+        .identities
+        .with(|m| m.values().map(|entry| entry.number.0).collect());
+    known.extend(
+        kernel
+            .cidrs
+            .with(|m| m.values().map(|n| n.0).collect::<Vec<_>>()),
+    );
+    for key in &peers {
+        prop_assert!(used.contains(&key.set.0), "{:?} is of no set in use", key);
+        prop_assert!(
+            key.identity.0 < 16 || known.contains(&key.identity.0),
+            "{:?} is nobody",
+            key
+        );
+    }
+    for map in node.engine.usage() {
+        let counted = match map.name {
+            "identities" => kernel.identities.with(|m| m.len()),
+            "cidr_identities" => kernel.cidrs.with(|m| m.len()),
+            "local_workloads" => kernel.pods.with(|m| m.len()),
+            "peer_rules" => peers.len(),
+            _ => continue,
+        };
+        prop_assert_eq!(map.entries, counted, "use of {}", map.name);
+    }
+    Ok(())
+}
+
+fn take(step: &Step, world: &mut World, node: &mut Node) {
+    match step {
+        Step::Policy(policy) => node.set_policy(world, policy.clone()),
+        Step::NoPolicy(index) => {
+            let name = format!("p{index}");
+            world.policies.remove(&name);
+            node.engine.remove_policy(&name);
+            node.engine.apply();
+        }
+        Step::Workload(workload) => node.set_workload(world, workload.clone()),
+        Step::NoWorkload(index) => {
+            let name = format!("pod/{index}");
+            world.workloads.remove(&name);
+            node.engine.remove_workload(&name);
+            node.engine.apply();
+        }
+        Step::Interface(index, there) => {
+            let addresses = [
+                Some(ADDRESSES[*index]),
+                (*index < 2).then(|| ADDRESSES[PODS + index]),
+            ];
+            for address in addresses.into_iter().flatten().map(ip) {
+                match there {
+                    true => world.interfaces.insert(address, 100 + *index as u32),
+                    false => world.interfaces.remove(&address),
+                };
+            }
+            node.set_interfaces(world);
+        }
+        Step::Faults(faults) => node.kernel.set_faults(faults.iter().copied()),
+        Step::Kill(after) => {
+            // To the tables, an agent that fails at everything is a dead one.
+            let alive = std::iter::repeat_n(None, *after);
+            let dead = std::iter::repeat_n(Some(0), 1_000);
+            node.kernel.set_faults(alive.chain(dead));
+        }
+        Step::Restart => *node = Node::started(&node.kernel, world),
+    }
+}
+
+fn sizes() -> impl Strategy<Value = Sizes> {
+    let small = (2usize..20, 1usize..9, 1usize..5, 2usize..60, 2usize..60);
+    let small = small.prop_map(|(identities, cidrs, pods, peers, rules)| Sizes {
+        identities,
+        cidrs,
+        pods,
+        peers,
+        rules,
+    });
+    prop_oneof![1 => small, 3 => Just(Sizes::AMPLE)]
+}
+
+fn default() -> impl Strategy<Value = Verdict> {
+    prop::sample::select(vec![Verdict::Allow, Verdict::Deny])
+}
+
+fn settings(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(settings(200))]
+
+    #[test]
+    fn whatever_happens_connections_are_judged_as_policies_say(
+        sizes in sizes(),
+        default in default(),
+        steps in vec(step(), 1..30),
+    ) {
+        let kernel = Kernel::new(sizes);
+        let mut world = World::new(default);
+        let mut node = Node::started(&kernel, &world);
+        let mut dying = false;
+        for step in &steps {
+            take(step, &mut world, &mut node);
+            if std::mem::take(&mut dying) {
+                kernel.set_faults([]);
+                node = Node::started(&kernel, &world);
+            }
+            dying = matches!(step, Step::Kill(_));
+            if !matches!(step, Step::Faults(_) | Step::Kill(_)) {
+                // What failed is made up for.
+                kernel.set_faults([]);
+                node.engine.retry();
+                node.engine.retry();
+                check(&world, &node)?;
+                check_leftovers(&node)?;
+            }
+        }
+    }
+
+    /// At each step on the way from one state to the next, every connection is judged as before or as after.
+    #[test]
+    fn nothing_opens_or_closes_on_the_way(
+        default in default(),
+        steps in vec(step(), 1..16),
+    ) {
+        let kernel = Kernel::new(Sizes::AMPLE);
+        let mut world = World::new(default);
+        let mut node = Node::started(&kernel, &world);
+        for step in &steps {
+            if matches!(step, Step::Faults(_) | Step::Kill(_)) {
+                continue;
+            }
+            let all: Arc<Vec<Sample>> = Arc::new(samples(&world).into_iter().step_by(7).collect());
+            let answers = |kernel: &Kernel, all: &[Sample]| -> Answers {
+                all.iter().map(|sample| ask(kernel, sample)).enumerate().collect()
+            };
+            let before = answers(&kernel, &all);
+            let epoch = kernel.epoch();
+            let seen: Arc<Mutex<Vec<(String, Answers)>>> = Arc::default();
+            let (log, asked) = (Arc::clone(&seen), Arc::clone(&all));
+            kernel.watch(Some(Box::new(move |kernel, operation| {
+                let now = asked.iter().map(|sample| ask(kernel, sample)).enumerate().collect();
+                log.lock().expect("no panic").push((operation.to_owned(), now));
+            })));
+            take(step, &mut world, &mut node);
+            kernel.watch(None);
+            let after = answers(&kernel, &all);
+            let verdict = |answer: &Option<Answer>| answer.map(|answer| answer.verdict);
+            for (operation, now) in seen.lock().expect("no panic").iter() {
+                for (sample, answer) in now {
+                    let now = verdict(answer);
+                    let allowed = [verdict(&before[sample]), verdict(&after[sample])];
+                    prop_assert!(
+                        allowed.contains(&now),
+                        "{:?} is {:?} after {}, not {:?}", all[*sample], now, operation, allowed
+                    );
+                }
+            }
+            let changed = all.iter().enumerate().any(|(sample, _)| {
+                let ready = before[&sample].is_some() && after[&sample].is_some();
+                ready && verdict(&before[&sample]) != verdict(&after[&sample])
+            });
+            prop_assert!(!changed || kernel.epoch() != epoch, "connections are not judged again");
+        }
+    }
+
+    /// A new agent over the same tables, told the same, changes nothing but the epoch.
+    #[test]
+    fn a_restart_is_not_to_be_seen(
+        default in default(),
+        steps in vec(step(), 1..16),
+    ) {
+        let kernel = Kernel::new(Sizes::AMPLE);
+        let mut world = World::new(default);
+        let mut node = Node::started(&kernel, &world);
+        for step in steps.iter().filter(|s| !matches!(s, Step::Faults(_) | Step::Kill(_))) {
+            take(step, &mut world, &mut node);
+        }
+        let dump = |kernel: &Kernel| {
+            let identities = kernel.identities.with(|m| m.clone());
+            let peers = kernel.peers.with(|m| m.clone());
+            (identities, kernel.cidrs.with(|m| m.clone()), kernel.pods.with(|m| m.clone()), peers)
+        };
+        let before = dump(&kernel);
+        let mut node = Node::starting(&kernel, &world);
+        // Before it knows everything it leaves all as it is.
+        node.engine.set_interfaces(world.interfaces());
+        node.engine.apply();
+        prop_assert_eq!(&dump(&kernel), &before);
+        node.replay(&world);
+        check(&world, &node)?;
+        prop_assert_eq!(dump(&kernel), before);
+    }
+}

@@ -1,0 +1,4 @@
+//! What several tests need.
+
+pub(crate) mod bridge;
+pub(crate) mod node;

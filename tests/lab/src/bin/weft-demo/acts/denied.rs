@@ -1,0 +1,51 @@
+//! A NetworkPolicy that lets one client in and refuses another.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use weft_lab::GetOptions;
+
+use super::{ask, by_server};
+use crate::stage::{Stage, WEB, WEB_PORT};
+use crate::talk;
+
+const POLICY: &str = "web-ingress";
+/// The pod that the policy does not name, and one that it selects: on the same node, whose agent is asked.
+const STRANGER: &str = "stranger";
+const SELECTED: &str = "web-1";
+const IN_EFFECT_WITHIN: Duration = Duration::from_secs(10);
+
+pub(super) fn denied(stage: &mut Stage) -> Result<()> {
+    talk::explain(
+        "NetworkPolicy shop/web-ingress lets pods with the label app=client in to shop/web, and thereby nobody else.",
+    );
+    stage.add_policy(POLICY)?;
+    wait_until_refused(stage)?;
+    by_server(&ask(stage, WEB, GetOptions::tcp(20))?)?;
+    talk::holds("`client` gets its answers, `stranger` gets none");
+    stage.show(&["flows", "--verdict", "denied", "--last", "1"])?;
+    let client = stage.show(&["check", "shop/client", "shop/web"])?;
+    ensure!(client.contains("allowed"), "{client}");
+    let stranger = stage.show(&["check", "shop/stranger", "shop/web-1:8080"])?;
+    let why = "NetworkPolicy shop/web-ingress selects shop/web-1 and none of its rules lets TCP 8080 from shop/stranger in";
+    ensure!(stranger.contains(why), "{stranger}");
+    talk::holds("asked beforehand, the programs and maps that decide packets answer the same");
+    stage.lab.manifests().remove(POLICY)?;
+    Ok(())
+}
+
+fn wait_until_refused(stage: &Stage) -> Result<()> {
+    let stranger = stage.lab.pod(STRANGER)?;
+    let web = stage.lab.pod(SELECTED)?.socket_v4(WEB_PORT);
+    let options = GetOptions::tcp(1).timeout(Duration::from_millis(300));
+    let deadline = Instant::now() + IN_EFFECT_WITHIN;
+    while Instant::now() < deadline {
+        let attempts = stranger.get(web, &options)?;
+        if !attempts.first().context("no attempt was made")?.ok() {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(50));
+    }
+    bail!("the stranger is still let in {IN_EFFECT_WITHIN:?} after the policy")
+}
