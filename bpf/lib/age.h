@@ -36,8 +36,8 @@ static __always_inline __u32 idle_s(const struct flow_key *key, const struct flo
 /* 0 seconds: never. */
 static __always_inline bool has_passed(__u64 since, __u32 seconds, __u64 now)
 {
-	/* A packet may have come after the sweep read the clock. */
-	return seconds && now > since && now - since > seconds * SECOND_NS;
+	/* Signed: a packet may have come after the sweep read the clock. */
+	return seconds && (__s64)(now - since) > (__s64)(seconds * SECOND_NS);
 }
 
 /* Why the flow's time is over; REASON_NONE if it is not. */

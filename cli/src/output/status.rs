@@ -11,7 +11,7 @@ use super::{Style, Table};
 
 /// Whether the node does all that it was told.
 pub(crate) fn is_ready(status: &Status) -> bool {
-    status.synced && status.attached
+    status.synced && status.attached && status.reasons.is_empty()
 }
 
 /// The agent's message with the conclusion `ready` beside it.

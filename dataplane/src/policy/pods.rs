@@ -38,10 +38,12 @@ impl Pods {
 }
 
 impl PolicyEngine {
-    /// Local pods with an interface that are not judged by the policies that select them.
+    /// Local pods that are not judged by the policies that select them: all of them until their interfaces have been looked for,
+    /// then those whose interface is known.
     pub fn unjudged(&self) -> impl Iterator<Item = &str> {
+        let settled = self.owners.interfaces().settled;
         let pods = self.owners.local_pods();
-        let pods = pods.filter(|pod| self.interface(&pod.name, pod).is_some());
+        let pods = pods.filter(move |pod| !settled || self.interface(&pod.name, pod).is_some());
         let names = pods.map(|pod| pod.name.as_str());
         names.filter(|name| {
             let pod = self.pods.pods.get(*name);

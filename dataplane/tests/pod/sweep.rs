@@ -58,7 +58,8 @@ fn talk(node: &Node) {
 fn earlier(node: &Node, map: &str, at: usize, seconds: u32) {
     node.change_flows(map, |value| {
         let then = u64::from_ne_bytes(value[at..at + 8].try_into().unwrap());
-        let before = then - u64::from(seconds) * SECOND;
+        // Before the machine was started, on one that has just been.
+        let before = then.wrapping_sub(u64::from(seconds) * SECOND);
         value[at..at + 8].copy_from_slice(&before.to_ne_bytes());
     });
 }

@@ -4,10 +4,9 @@
 //! One policy after the other is changed, and the time until the maps are written is taken.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -16,6 +15,7 @@ use weft_dataplane::bpf::{self, MapSizes, PinDir};
 use weft_dataplane::interfaces::{InterfaceIndex, LocalInterfaces};
 use weft_dataplane::policy::{PolicyConfig, PolicyEngine};
 use weft_dataplane::tables::policy::Verdict;
+use weft_lab::bpffs::BpfFs;
 use weft_proto::model::policy::{
     Cidr, Direction, Effect, Expr, LabelCondition, LabelRequirement, Match, Mode, ObjectRef,
     Pattern, Policy, Rule, Selector, StringMatch, Tier,
@@ -39,35 +39,18 @@ pub struct Options {
     /// Policies that are changed
     #[arg(long, default_value_t = 1_000)]
     changes: u32,
-    /// BPF file system in which a folder is made, and removed, for the maps
-    #[arg(long, default_value = "/sys/fs/bpf")]
-    bpffs: PathBuf,
 }
 
 const NODE: &str = "n1";
 const NAMESPACES: u32 = 50;
-
-/// Pins that go when this does.
-struct Pins(PathBuf);
-
-impl Drop for Pins {
-    fn drop(&mut self) {
-        // Nothing to tell whom: it is below the BPF file system, and gone with the next boot.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Measures and prints.
 ///
 /// # Errors
 /// When the kernel refuses the maps.
 pub fn run(options: &Options) -> Result<()> {
-    let pins = Pins(
-        options
-            .bpffs
-            .join(format!("weft-bench-{}", std::process::id())),
-    );
-    let mut engine = engine(&pins.0)?;
+    let bpffs = BpfFs::mount(&format!("weft-bench-{}", std::process::id()))?;
+    let mut engine = engine(&bpffs.path().join("pins"))?;
     for index in 0..options.identities {
         let pod = pod(index, index < options.local);
         engine.set_workload(&pod.name.clone(), pod);

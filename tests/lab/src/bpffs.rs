@@ -1,4 +1,4 @@
-//! The lab's own BPF file system, so that pins of labs and of a running Weft never meet.
+//! BPF file systems of their own, so that pins of labs, of tests and of a running Weft never meet.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,36 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::{LabError, Result};
+
+/// A BPF file system that goes when this does, with what is pinned in it.
+#[derive(Debug)]
+pub struct BpfFs(PathBuf);
+
+impl BpfFs {
+    /// Mounts one at `/run/NAME`, which is made.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or the mount is refused.
+    pub fn mount(name: &str) -> Result<Self> {
+        let path = Path::new("/run").join(name);
+        mount(&path)?;
+        Ok(Self(path))
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for BpfFs {
+    fn drop(&mut self) {
+        // What cannot be taken away goes with the next boot.
+        let _ = unmount(&self.0);
+        let _ = fs::remove_dir(&self.0);
+    }
+}
 
 /// Mounts a BPF file system at `path`, which is made.
 ///

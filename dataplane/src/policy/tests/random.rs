@@ -341,10 +341,12 @@ fn check_leftovers(node: &Node) -> Result<(), TestCaseError> {
             .cidrs
             .with(|m| m.values().map(|n| n.0).collect::<Vec<_>>()),
     );
+    // Rules for a pod whose addresses found no room wait for it.
+    let full = node.engine.usage().iter().any(|map| map.full != 0);
     for key in &peers {
         prop_assert!(used.contains(&key.set.0), "{:?} is of no set in use", key);
         prop_assert!(
-            key.identity.0 < 16 || known.contains(&key.identity.0),
+            full || key.identity.0 < 16 || known.contains(&key.identity.0),
             "{:?} is nobody",
             key
         );

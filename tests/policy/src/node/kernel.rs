@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::{MapCore, MapHandle, ProgramInput};
 use weft_dataplane::bpf::{self, Loaded, MapSizes, PinDir};
 use weft_dataplane::tables::policy::PolicyTables;
+use weft_lab::bpffs::BpfFs;
 
 use super::check::{self, BothChecked};
 use crate::connection::{Connection, Protocol};
@@ -47,14 +47,11 @@ impl Kernel {
     /// When the kernel refuses.
     pub fn load() -> Result<Self> {
         let number = LOADS.fetch_add(1, Ordering::Relaxed);
-        let path = format!("/sys/fs/bpf/weft-policy-{}-{number}", std::process::id());
-        let path = PathBuf::from(path);
+        let bpffs = BpfFs::mount(&format!("weft-policy-{}-{number}", std::process::id()))?;
         let sizes = [("ct", 4096), ("ct_pending", 4096), ("fragments", 64)];
         let sizes: MapSizes = sizes.map(|(name, size)| (name.to_owned(), size)).into();
-        let loaded = bpf::load(&PinDir::create(&path)?, &sizes);
-        // File descriptors hold the maps: pins would outlive a killed test.
-        bpf::cleanup(&path)?;
-        let loaded = loaded?;
+        // File descriptors hold the maps, which need their pins no more.
+        let loaded = bpf::load(&PinDir::create(&bpffs.path().join("pins"))?, &sizes)?;
         Ok(Self {
             pending: loaded.map("ct_pending")?,
             tracked: loaded.map("ct")?,
