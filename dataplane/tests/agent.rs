@@ -243,7 +243,7 @@ fn pod(name: &str, address: &str) -> String {
 apiVersion: v1
 kind: Pod
 metadata: {{name: {name}, namespace: shop, labels: {{app: cart}}}}
-spec: {{nodeName: n1, containers: [{{name: c, image: i}}]}}
+spec: {{nodeName: n2, containers: [{{name: c, image: i}}]}}
 status:
   phase: Running
   podIP: {address}

@@ -197,14 +197,15 @@ fn status_tells_everything() {
 }
 
 #[test]
-fn ready_needs_both() {
+fn ready_needs_everything() {
     let mut message = a_status();
     assert!(!is_ready(&message));
     message.attached = true;
-    assert!(is_ready(&message));
+    assert!(!is_ready(&message));
+    let reasons = std::mem::take(&mut message.reasons);
+    assert!(!reasons.is_empty() && is_ready(&message));
     message.synced = false;
     assert!(!is_ready(&message));
-    message.reasons.clear();
     assert!(status(&message, Style::Plain).contains("no: not synced"));
 }
 

@@ -21,6 +21,7 @@ use crate::engine::{Closer, Engine, EngineConfig, NodeResource, Update};
 use crate::flow::memory::MemoryKernel;
 use crate::flow::{FlowLog, pump};
 use crate::http::{self, MetricsAddress};
+use crate::interfaces::LocalInterfaces;
 use crate::metrics::Metrics;
 use crate::tables::{BackendId, memory};
 use crate::xds::SharedStatus;
@@ -409,6 +410,16 @@ async fn ready_when_attached_and_in_sync_and_not_before() {
         });
     });
     agent.admin.xds.update(|s| s.synced = true);
+    // Nobody has looked for the pod's interface.
+    let answer = get(address, "/readyz").await;
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+    assert!(answer.contains("such as pod/shop/cart-0"), "{answer}");
+    let looked = LocalInterfaces {
+        settled: true,
+        ..LocalInterfaces::default()
+    };
+    let told = agent.admin.engine.interfaces(looked).await;
+    told.expect("the engine runs");
     assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));
     let text = get(address, "/metrics").await;
     for line in [
