@@ -69,6 +69,15 @@ impl Kind {
         }
     }
 
+    /// Whether its objects say who may talk to whom.
+    #[must_use]
+    pub const fn is_access(self) -> bool {
+        matches!(
+            self,
+            Self::NetworkPolicy | Self::ClusterNetworkPolicy | Self::AuthorizationPolicy
+        )
+    }
+
     /// Whether its objects live in a namespace.
     #[must_use]
     pub const fn is_namespaced(self) -> bool {

@@ -7,12 +7,17 @@ use serde_json::Value;
 use super::names::{check_label, check_subdomain, shown};
 use crate::object::{Kind, ObjectName};
 
+/// Bytes of a made-up name.
+const MAX_STAND_IN: usize = 200;
+
 /// A manifest's outside, borrowed from it.
 #[derive(Debug)]
 pub(super) struct Envelope<'a> {
     pub(super) api_version: &'a str,
     pub(super) kind: &'a str,
     name: &'a str,
+    /// Why `name` is not what stands there.
+    name_error: Option<&'static str>,
     namespace: Option<&'a str>,
 }
 
@@ -34,6 +39,7 @@ impl<'a> Envelope<'a> {
             api_version: "",
             kind: "",
             name: "",
+            name_error: None,
             namespace: None,
         };
         let fail = |envelope: &Envelope, field: &str, message: &str| EnvelopeError {
@@ -57,11 +63,11 @@ impl<'a> Envelope<'a> {
         // Name and namespace first, so that the other errors can tell them.
         let (name, namespace) = (text(metadata, "name"), text(metadata, "namespace"));
         envelope.name = name.unwrap_or_default();
+        envelope.name_error = name.err();
         envelope.namespace = namespace.ok().filter(|n| !n.is_empty());
         envelope.kind = text(Some(value), "kind").map_err(|m| fail(&envelope, "kind", m))?;
         envelope.api_version =
             text(Some(value), "apiVersion").map_err(|m| fail(&envelope, "apiVersion", m))?;
-        name.map_err(|m| fail(&envelope, "metadata.name", m))?;
         namespace.map_err(|m| fail(&envelope, "metadata.namespace", m))?;
         for (field, given) in [
             ("kind", envelope.kind),
@@ -85,6 +91,9 @@ impl<'a> Envelope<'a> {
             field: field.to_owned(),
             message,
         };
+        if let Some(message) = self.name_error {
+            return Err(fail("metadata.name", message.to_owned()));
+        }
         if self.name.is_empty() {
             return Err(fail(
                 "metadata.name",
@@ -108,6 +117,21 @@ impl<'a> Envelope<'a> {
         let namespace = self.namespace.unwrap_or("default");
         check_label(namespace).map_err(|m| fail("metadata.namespace", m))?;
         Ok(ObjectName::new(namespace, self.name))
+    }
+
+    /// What to call a policy whose name Kubernetes would not take; `None` for other kinds, and for a namespace that cannot be.
+    pub(super) fn stand_in_name(&self, kind: Kind, origin: &str) -> Option<ObjectName> {
+        let namespace = match kind.is_namespaced() {
+            true => self.namespace.unwrap_or("default"),
+            false => "",
+        };
+        let possible = !kind.is_namespaced() || check_label(namespace).is_ok();
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+        // With the place, since others may be called the same.
+        let name = format!("{}-{origin}", self.name);
+        let name: String = name.chars().map(plain).collect();
+        let end = name.len().saturating_sub(MAX_STAND_IN);
+        (kind.is_access() && possible).then(|| ObjectName::new(namespace, &name[end..]))
     }
 
     fn is_cluster_wide(&self) -> bool {

@@ -11,6 +11,8 @@ use crate::object::Kind;
 pub(super) enum Meaning {
     /// Read it.
     Used(Kind),
+    /// Read it as it would be in a version that Weft knows, though it is of another; the message says so.
+    Other(Kind, String),
     /// Read what is in it.
     List,
     /// Field, message and severity of the problem that it is.
@@ -51,16 +53,28 @@ fn used(kind: Kind, api_version: &str) -> Meaning {
     if kind.api_versions().contains(&api_version) {
         return Meaning::Used(kind);
     }
-    Meaning::Problem(
-        "apiVersion",
-        format!(
-            "{} is not read for kind {}: use {}",
-            shown(api_version),
-            kind.as_str(),
-            kind.api_versions().join(" or ")
-        ),
-        Severity::Error,
-    )
+    let message = format!(
+        "{} is not read for kind {}: use {}",
+        shown(api_version),
+        kind.as_str(),
+        kind.api_versions().join(" or ")
+    );
+    if kind.is_access() && is_another_version(kind, api_version) {
+        return Meaning::Other(kind, message);
+    }
+    Meaning::Problem("apiVersion", message, Severity::Error)
+}
+
+/// The same API in a version that Weft does not know, rather than somebody else's of that name.
+fn is_another_version(kind: Kind, api_version: &str) -> bool {
+    let group = |version: &str| version.split_once('/').map(|(group, _)| group.to_owned());
+    let given = group(api_version);
+    // Where NetworkPolicy once was.
+    given.as_deref() == Some("extensions")
+        || kind
+            .api_versions()
+            .iter()
+            .any(|known| group(known) == given)
 }
 
 fn not_enforced(expected: &str, kind: &str, group: &str) -> Meaning {

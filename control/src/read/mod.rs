@@ -64,15 +64,12 @@ impl Reading {
                 return;
             }
         };
+        let mut findings = Findings::default();
         match kinds::meaning(&envelope) {
-            Meaning::Used(kind) => {
-                let shown_name = envelope.to_string();
-                match envelope.object_name(kind) {
-                    Ok(name) => {
-                        self.add_object(ObjectRef { kind, name }, shown_name, value, origin)
-                    }
-                    Err(error) => self.report(origin, shown_name, error.field, error.message),
-                }
+            Meaning::Used(kind) => self.add_named(kind, value, origin, findings),
+            Meaning::Other(kind, message) => {
+                findings.invalid("apiVersion", message);
+                self.add_named(kind, value, origin, findings);
             }
             Meaning::List => self.add_list(value, origin),
             Meaning::Problem(field, message, severity) => self.problems.push(Problem {
@@ -83,6 +80,26 @@ impl Reading {
                 severity,
             }),
         }
+    }
+
+    fn add_named(&mut self, kind: Kind, value: Value, origin: &Arc<str>, mut findings: Findings) {
+        let Ok(Some(envelope)) = Envelope::open(&value) else {
+            return;
+        };
+        let shown_name = envelope.to_string();
+        let name = match envelope.object_name(kind) {
+            Ok(name) => name,
+            Err(error) => {
+                // Who may talk to whom fails closed, whatever the object is called.
+                let Some(name) = envelope.stand_in_name(kind, origin) else {
+                    return self.report(origin, shown_name, error.field, error.message);
+                };
+                findings.invalid(error.field, error.message);
+                name
+            }
+        };
+        let reference = ObjectRef { kind, name };
+        self.add_object(reference, shown_name, value, origin, findings);
     }
 
     fn report(&mut self, origin: &Arc<str>, object: String, field: String, message: String) {
@@ -125,8 +142,8 @@ impl Reading {
         shown_name: String,
         value: Value,
         origin: &Arc<str>,
+        mut findings: Findings,
     ) {
-        let mut findings = Findings::default();
         let object = read_spec(&reference, value, &mut findings).map(|read| Object {
             name: reference.name.clone(),
             origin: Arc::clone(origin),

@@ -29,6 +29,9 @@ impl Engine {
         for name in &removals {
             self.remove(resource_type, name, &mut touched);
         }
+        for (name, policies) in update.closed {
+            self.policies.close_policy(&name, policies);
+        }
         if resource_type == ResourceType::Workload {
             self.tell_wanted();
         }

@@ -101,6 +101,8 @@ pub struct Update {
     pub replace: bool,
     /// Could not be decoded; the last good state of these stays.
     pub rejected: Vec<Rejection>,
+    /// What is in effect for those of them that are policies and have no last good state, by resource name.
+    pub closed: Vec<(String, Vec<Policy>)>,
 }
 
 impl Update {
@@ -113,6 +115,7 @@ impl Update {
             removals: Vec::new(),
             replace: false,
             rejected: Vec::new(),
+            closed: Vec::new(),
         }
     }
 }

@@ -63,6 +63,8 @@ pub struct PolicyEngine {
     config: PolicyConfig,
     tables: PolicyTables,
     policies: BTreeMap<String, Arc<Policy>>,
+    /// Under which names those are that stand in for a policy that cannot be read.
+    closed: BTreeMap<String, Vec<String>>,
     owners: Owners,
     compiled: HashMap<String, Arc<CompiledPolicy>>,
     rule_ids: RuleIds,
@@ -106,6 +108,7 @@ impl PolicyEngine {
             config,
             tables,
             policies: BTreeMap::new(),
+            closed: BTreeMap::new(),
             compiled: HashMap::new(),
             rule_ids: RuleIds::default(),
             cidrs: Cidrs::default(),
@@ -134,8 +137,34 @@ impl PolicyEngine {
         self.policies.insert(name.to_owned(), Arc::new(policy));
     }
 
+    /// A policy cannot be read: unless there is an earlier state of it, these are in effect in its place.
+    pub fn close_policy(&mut self, name: &str, policies: Vec<Policy>) {
+        if self.policies.contains_key(name) {
+            return;
+        }
+        self.open_policy(name);
+        for (number, policy) in policies.into_iter().enumerate() {
+            // No resource is called so.
+            let key = format!("{name}\0{number}");
+            self.touch_selected(&policy);
+            self.policies.insert(key.clone(), Arc::new(policy));
+            self.closed.entry(name.to_owned()).or_default().push(key);
+        }
+    }
+
+    fn open_policy(&mut self, name: &str) {
+        for key in self.closed.remove(name).unwrap_or_default() {
+            self.forget_policy(&key);
+        }
+    }
+
     /// A policy is gone.
     pub fn remove_policy(&mut self, name: &str) {
+        self.open_policy(name);
+        self.forget_policy(name);
+    }
+
+    fn forget_policy(&mut self, name: &str) {
         if let Some(old) = self.policies.remove(name) {
             self.touch_selected(&old);
             if let Some(compiled) = self.compiled.remove(name) {
@@ -195,7 +224,10 @@ impl PolicyEngine {
 
     /// Names of all policies.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.policies.keys().map(String::as_str)
+        let stand_ins: BTreeSet<&String> = self.closed.values().flatten().collect();
+        let names = self.policies.keys();
+        let names = names.filter(move |name| !stand_ins.contains(name));
+        names.chain(self.closed.keys()).map(String::as_str)
     }
 
     /// Of judgements from now on. When it grows, living connections have to be judged again.

@@ -102,8 +102,17 @@ impl<'a> Decoder<'a> {
         self.position += 1;
         let resource = match convert::decode(self.resource_type, any) {
             Ok(resource) => resource,
-            Err(e) if e.field.is_empty() => return self.reject(name, &e.reason),
-            Err(e) => return self.reject(name, &e.to_string()),
+            Err(e) => {
+                if self.resource_type == ResourceType::Policy && !name.is_empty() {
+                    let closed = convert::closed_policies(&name, &any.value);
+                    self.update.closed.push((name.clone(), closed));
+                }
+                let reason = match e.field.is_empty() {
+                    true => e.reason,
+                    false => e.to_string(),
+                };
+                return self.reject(name, &reason);
+            }
         };
         let inner = resource.name();
         // The name of a problem is derived from its content; the server may call it something else.

@@ -21,7 +21,7 @@ use prost::{Message, Name};
 pub use cluster::{decode_cluster, encode_cluster};
 pub use endpoints::{decode_endpoints, encode_endpoints};
 pub use listener::{decode_listener, encode_listener};
-pub use policy::{decode_policy, encode_policy};
+pub use policy::{closed_policies, decode_policy, encode_policy};
 pub use problem::{decode_problem, encode_problem};
 pub use resource::{decode, encode};
 pub use workload::{decode_workload, encode_workload};

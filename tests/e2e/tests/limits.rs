@@ -163,7 +163,8 @@ fn connections_come_at_the_rate_that_was_set() -> Result {
     // A full bucket to begin with.
     let due = f64::from(RATE) * (1.0 + summary.elapsed_ms as f64 / 1_000.0);
     println!("{answered} of {} went in, {due} were due", summary.requests);
-    assert!((answered / due - 1.0).abs() < 0.05, "{summary:?}");
+    // Never more; less when a busy machine holds the client up while the bucket is full.
+    assert!((0.5..=1.01).contains(&(answered / due)), "{summary:?}");
     assert_eq!(summary.errors.get("ECONNREFUSED"), Some(&summary.failed));
     assert_eq!(number(&mut mesh, "rateLimited")?, summary.failed);
     Ok(())

@@ -26,6 +26,10 @@ pub(super) fn read(spec: &Value, intact: bool, findings: &mut Findings) -> Clust
     let subject = subject(spec, findings);
     let usable = intact && known && tier.is_some() && priority.is_some() && subject.is_some();
     let mut rules = |direction: &str, peers: &str| {
+        // A misspelt name may be this one's.
+        if !known && part::field(spec, direction).is_none() {
+            return vec![deny_all(0, direction.to_owned())];
+        }
         let mut rules = rules(spec, direction, peers, findings);
         if !usable {
             // At whatever place and for whomever they were meant: what they would refuse is refused, and nothing else changed.

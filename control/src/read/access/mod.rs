@@ -24,7 +24,8 @@ use crate::object::{AccessPolicy, AccessRules, Kind, ObjectRef};
 
 const MODE: &str = "weft.io/mode";
 
-/// The policy in `value`; `None` when it is of no concern to any workload.
+/// The policy in `value`, of which only what refuses is taken if something has been found already; `None` when it is of no concern
+/// to any workload.
 pub(super) fn read(
     reference: &ObjectRef,
     value: &Value,
@@ -32,7 +33,7 @@ pub(super) fn read(
 ) -> Option<AccessPolicy> {
     // A misspelt "spec" must not read as an empty one.
     let known = ["apiVersion", "kind", "metadata", "spec", "status"];
-    let shape = part::only(value, &known, "", findings);
+    let shape = part::only(value, &known, "", findings) && findings.is_sound();
     let spec = value.get("spec").unwrap_or(&Value::Null);
     let says = match reference.kind {
         Kind::NetworkPolicy => AccessRules::Network(network_policy::read(spec, shape, findings)),

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use prost::Message;
 use weft_proto::model::policy::{Direction, Expr, Mode};
 
 use super::evaluate::Port;
@@ -85,6 +86,56 @@ fn a_refusal_names_the_policy_that_selects() {
     let view = node.engine.policies(None);
     assert_eq!(view.rows[0].workloads, ["pod/shop/web"]);
     assert_eq!(view.rows[0].problem, None);
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_refuses_whom_it_selects() {
+    let kernel = Kernel::new(Sizes::AMPLE);
+    let mut world = shop();
+    let mut node = Node::started(&kernel, &world);
+    let verdict = |peer: &str| ingress(&kernel, peer, tcp(80)).expect("ready").verdict;
+    let allow = policy(
+        "shop/p",
+        Direction::Ingress,
+        &[("r0", in_cidr("10.0.2.1/32"), Expr::Any)],
+    );
+    let mut message = weft_proto::convert::encode_policy(&allow);
+    message.tier = 77;
+    let closed = || weft_proto::convert::closed_policies("shop/p", &message.encode_to_vec());
+
+    node.engine.close_policy("shop/p", closed());
+    node.engine.apply();
+    let answer = ingress(&kernel, "10.0.2.1", tcp(80)).expect("ready");
+    let rule = node.engine.rule(answer.rule).expect("named");
+    assert_eq!(
+        (answer.verdict, rule.rule.as_str()),
+        (Verdict::Deny, "unreadable")
+    );
+    assert_eq!(node.engine.names().collect::<Vec<_>>(), ["shop/p"]);
+    // It is about one direction.
+    let out = kernel.judge(Direction::Egress, WEB, ip("10.0.2.1"), tcp(80).point());
+    assert_eq!(out.expect("ready").verdict, Verdict::Allow);
+
+    node.set_policy(&mut world, allow);
+    assert_eq!(verdict("10.0.2.1"), Verdict::Allow);
+    assert_eq!(verdict("10.0.2.3"), Verdict::Deny);
+    // The last good state stays.
+    node.engine.close_policy("shop/p", closed());
+    node.engine.apply();
+    assert_eq!(verdict("10.0.2.1"), Verdict::Allow);
+    // What says nothing at all is about everybody.
+    node.engine.remove_policy("shop/p");
+    node.engine.close_policy(
+        "shop/p",
+        weft_proto::convert::closed_policies("shop/p", b"\xff"),
+    );
+    node.engine.apply();
+    assert_eq!(verdict("10.0.2.1"), Verdict::Deny);
+    let out = kernel.judge(Direction::Egress, WEB, ip("10.0.2.1"), tcp(80).point());
+    assert_eq!(out.expect("ready").verdict, Verdict::Deny);
+    node.engine.remove_policy("shop/p");
+    node.engine.apply();
+    assert_eq!(verdict("10.0.2.1"), Verdict::Allow);
 }
 
 #[test]

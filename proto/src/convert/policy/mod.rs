@@ -16,9 +16,10 @@ mod text;
 use std::collections::BTreeMap;
 
 use envoy_types::pb::envoy::config::rbac::v3::{Rbac, rbac::Action};
+use prost::Message;
 
 use super::ConvertError;
-use crate::model::policy::{Direction, Effect, Mode, ObjectRef, Policy, Rule, Tier};
+use crate::model::policy::{Direction, Effect, Expr, Mode, ObjectRef, Policy, Rule, Tier};
 use crate::wire::policy::v1 as wire;
 
 /// The resource for `policy`.
@@ -99,6 +100,44 @@ pub fn decode_policy(pb: &wire::Policy) -> Result<Policy, ConvertError> {
         effect: effect(pb.pass, tier, rbac)?,
         rules: decode_rules(rbac)?,
     })
+}
+
+/// What stands in for a policy named `name` that cannot be decoded, so that nothing passes that it may have been meant to refuse:
+/// whom it selects, as far as that can be read, is refused everything, in the direction that it gives or in both. Empty for one that
+/// was only to be told of.
+#[must_use]
+pub fn closed_policies(name: &str, bytes: &[u8]) -> Vec<Policy> {
+    let pb = wire::Policy::decode(bytes).unwrap_or_default();
+    let is_read = !pb.name.is_empty();
+    if mode(pb.mode).is_ok_and(|mode| mode == Mode::Audit) {
+        return Vec::new();
+    }
+    let directions = match direction(pb.direction) {
+        Ok(direction) if is_read => vec![direction],
+        _ => vec![Direction::Ingress, Direction::Egress],
+    };
+    let selector = pb.selector.as_ref().map(selector::decode);
+    let selector = selector.and_then(Result::ok).unwrap_or_default();
+    let rule = Rule {
+        source: Expr::Any,
+        destination: Expr::Any,
+    };
+    let closed = |direction| Policy {
+        name: name.to_owned(),
+        origin: ObjectRef {
+            kind: "Policy".to_owned(),
+            namespace: String::new(),
+            name: name.to_owned(),
+        },
+        selector: selector.clone(),
+        direction,
+        tier: Tier::Admin,
+        priority: 0,
+        mode: Mode::Enforce,
+        effect: Effect::Deny,
+        rules: [("unreadable".to_owned(), rule.clone())].into(),
+    };
+    directions.into_iter().map(closed).collect()
 }
 
 fn unknown(field: &str, number: i32) -> ConvertError {
