@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* Tells the agent what happened. */
+/* Tells the agent what happened. It looks for itself, every 20 ms: to wake it for each connection would cost more than the connection. */
 #ifndef WEFT_LIB_EVENT_H
 #define WEFT_LIB_EVENT_H
 
@@ -21,14 +21,14 @@ static __always_inline struct event *reserve_event(void)
 static __always_inline void submit_event(struct event *event)
 {
 	event->time_ns = bpf_ktime_get_ns();
-	bpf_ringbuf_submit(event, 0);
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
 /* An event that was made elsewhere, as reserve_event(). */
 static __always_inline void emit(struct event *event)
 {
 	event->time_ns = bpf_ktime_get_ns();
-	if (bpf_ringbuf_output(&events, event, sizeof(*event), 0))
+	if (bpf_ringbuf_output(&events, event, sizeof(*event), BPF_RB_NO_WAKEUP))
 		count(COUNTER_EVENTS_LOST);
 }
 

@@ -15,7 +15,7 @@ use crate::check::{CheckProgram, Question, check};
 use crate::conntrack::{Connection, ConnectionSource, SweepReport, Timeouts, describe};
 use crate::engine::MapUsage;
 use crate::engine::worker::EngineHandle;
-use crate::flow::{Chunk, Clock, Cursor, Filter, FlowLog};
+use crate::flow::{Chunk, Clock, Cursor, Filter, FlowLog, NamedEvent};
 
 /// Connections named in one visit to the engine.
 const CONNECTIONS: usize = 512;
@@ -55,11 +55,12 @@ impl Observed {
     ) -> Result<Response<Rows<wire::FlowItem>>, Status> {
         let filter = filter(request.filter.unwrap_or_default())?;
         let (remembered, cursor) = self.log.follow();
-        let mut before: Vec<Arc<Flow>> = remembered;
-        before.retain(|flow| filter.wants(flow));
         let last = request.last.map_or(usize::MAX, |last| last as usize);
-        let past = before.split_off(before.len().saturating_sub(last));
-        let past = stream::iter(past.into_iter().map(|flow| Ok(item(&flow))));
+        let newest = remembered.iter().rev().map(NamedEvent::flow);
+        let newest = newest.filter(|flow| filter.wants(flow)).take(last);
+        let mut past: Vec<_> = newest.map(|flow| Ok(item(flow))).collect();
+        past.reverse();
+        let past = stream::iter(past);
         if !request.follow {
             return Ok(Response::new(Box::pin(past)));
         }
@@ -115,9 +116,9 @@ fn invalid(error: impl std::error::Error) -> Status {
     Status::invalid_argument(error.to_string())
 }
 
-fn item(flow: &Arc<Flow>) -> wire::FlowItem {
+fn item(flow: Flow) -> wire::FlowItem {
     wire::FlowItem {
-        item: Some(wire::flow_item::Item::Flow(Flow::clone(flow))),
+        item: Some(wire::flow_item::Item::Flow(flow)),
     }
 }
 
@@ -126,7 +127,8 @@ async fn next_items(cursor: &mut Cursor, filter: &Filter) -> Vec<wire::FlowItem>
     let lost = (lost > 0).then_some(wire::FlowItem {
         item: Some(wire::flow_item::Item::Lost(wire::Lost { flows: lost })),
     });
-    let wanted = flows.iter().filter(|flow| filter.wants(flow)).map(item);
+    let flows = flows.iter().map(NamedEvent::flow);
+    let wanted = flows.filter(|flow| filter.wants(flow)).map(item);
     lost.into_iter().chain(wanted).collect()
 }
 

@@ -123,6 +123,8 @@ pub struct Engine {
     last_update: Option<Instant>,
     last_retry: Option<Instant>,
     wanted: watch::Sender<WantedPods>,
+    /// How often anything may have changed.
+    generation: u64,
 }
 
 /// How much the engine may take away.
@@ -178,6 +180,7 @@ impl Engine {
             last_update: None,
             last_retry: None,
             wanted: watch::channel(WantedPods::default()).0,
+            generation: 0,
             tables,
         };
         engine.unowned.extend(engine.mirror.keys().copied());

@@ -44,6 +44,10 @@ impl Engine {
 }
 
 impl Names for Engine {
+    fn generation(&self) -> u64 {
+        self.generation
+    }
+
     fn workload(&self, address: IpAddr) -> Option<&Workload> {
         // "node/..." comes before "pod/...": of those that share a node's address, the node.
         let name = self.resources.workload_at(address)?;

@@ -160,6 +160,7 @@ impl Worker {
             if now.saturating_duration_since(last_tick) >= TICK {
                 last_tick = now;
                 self.engine.tick(now);
+                self.engine.generation += 1;
             }
             self.tell_epoch();
             if queue.is_empty() || self.since_close >= UPDATES_PER_CLOSE {
@@ -177,6 +178,9 @@ impl Worker {
 
     fn execute(&mut self, command: Command) {
         // A reply that nobody waits for any more is no error: its stream broke meanwhile.
+        if !matches!(command, Command::Query(_)) {
+            self.engine.generation += 1;
+        }
         match command {
             Command::Apply(update, reply) => {
                 self.since_close += 1;

@@ -1,4 +1,4 @@
-//! Events with names to them.
+//! Events in words.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,42 +6,44 @@ use weft_proto::model::WorkloadKind;
 use weft_proto::wire::flow::v1 as wire;
 
 use super::names::object;
-use super::{Clock, Direction, Event, EventKind, Names, message, owner, protocol};
+use super::{Direction, Event, EventKind, NamedEvent, Names, message, owner, protocol};
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
-/// What `event` tells, with names for its numbers.
-#[must_use]
-pub fn enrich(event: &Event, names: &dyn Names, clock: &Clock) -> wire::Flow {
-    let (policy, rule) = policy(event, names);
-    let mut flow = wire::Flow {
-        time_unix_nano: clock.unix_ns(event.time_ns),
-        event: event.kind.word().to_owned(),
-        direction: event.direction.map_or("", Direction::word).to_owned(),
-        protocol: protocol::word(event.protocol),
-        source: Some(endpoint(event.source, event.source_identity, names)),
-        destination: Some(endpoint(
-            event.destination,
-            event.destination_identity,
-            names,
-        )),
-        service: service(event, names),
-        service_address: event.vip.map_or_else(String::new, |vip| vip.to_string()),
-        verdict: verdict(event).to_owned(),
-        reason: event.reason.word().to_owned(),
-        policy,
-        rule,
-        path: path(event).to_owned(),
-        bytes: Some(traffic(event.bytes)),
-        packets: Some(traffic(event.packets)),
-        duration_ms: duration_ms(event),
-        rtt_us: event.rtt_us,
-        retransmits: event.retransmits,
-        tcp_flags: protocol::tcp_flags(event.tcp_flags),
-        message: String::new(),
-    };
-    flow.message = message::of_event(event, &flow);
-    flow
+impl NamedEvent {
+    /// All of it, for people and programs.
+    #[must_use]
+    pub fn flow(&self) -> wire::Flow {
+        let event = &self.event;
+        let end = |named: &wire::Endpoint, at: SocketAddr| wire::Endpoint {
+            port: at.port().into(),
+            ..named.clone()
+        };
+        let mut flow = wire::Flow {
+            time_unix_nano: self.time_unix_nano,
+            event: event.kind.word().to_owned(),
+            direction: event.direction.map_or("", Direction::word).to_owned(),
+            protocol: protocol::word(event.protocol),
+            source: Some(end(&self.source, event.source)),
+            destination: Some(end(&self.destination, event.destination)),
+            service: self.service.to_string(),
+            service_address: event.vip.map_or_else(String::new, |vip| vip.to_string()),
+            verdict: verdict(event.kind).to_owned(),
+            reason: event.reason.word().to_owned(),
+            policy: self.decider.policy.clone(),
+            rule: self.decider.rule.clone(),
+            path: path(event).to_owned(),
+            bytes: Some(traffic(event.bytes)),
+            packets: Some(traffic(event.packets)),
+            duration_ms: duration_ms(event),
+            rtt_us: event.rtt_us,
+            retransmits: event.retransmits,
+            tcp_flags: protocol::tcp_flags(event.tcp_flags),
+            message: String::new(),
+        };
+        flow.message = message::of_event(event, &flow);
+        flow
+    }
 }
 
 /// An end of a connection. Policies know its identity, workloads its names.
@@ -77,7 +79,7 @@ fn add_workload(endpoint: &mut wire::Endpoint, address: IpAddr, names: &dyn Name
     }
 }
 
-fn service(event: &Event, names: &dyn Names) -> String {
+pub(super) fn service(event: &Event, names: &dyn Names) -> String {
     let by_address = event
         .vip
         .and_then(|vip| names.service_at(vip, event.protocol));
@@ -87,11 +89,7 @@ fn service(event: &Event, names: &dyn Names) -> String {
 }
 
 /// The deciding object and its rule: what a reader has to look at next.
-fn policy(event: &Event, names: &dyn Names) -> (String, String) {
-    let id = match event.kind {
-        EventKind::Audited => event.audit,
-        _ => event.rule,
-    };
+pub(super) fn policy(id: u32, names: &dyn Names) -> (String, String) {
     match names.rule(id) {
         Some(name) => (object(&name.object), name.rule),
         None if id == 0 => Default::default(),
@@ -100,8 +98,8 @@ fn policy(event: &Event, names: &dyn Names) -> (String, String) {
     }
 }
 
-pub(super) const fn verdict(event: &Event) -> &'static str {
-    match event.kind {
+pub(super) const fn verdict(kind: EventKind) -> &'static str {
+    match kind {
         EventKind::Denied => "denied",
         EventKind::Audited => "audited",
         EventKind::Open | EventKind::Close | EventKind::Expired => "allowed",

@@ -75,6 +75,10 @@ fn pod(namespace: &str, name: &str, node: &str, addresses: Vec<IpAddr>) -> Workl
 }
 
 impl Names for Fake {
+    fn generation(&self) -> u64 {
+        0
+    }
+
     fn workload(&self, address: IpAddr) -> Option<&Workload> {
         self.workloads.get(&address)
     }

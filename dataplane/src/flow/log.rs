@@ -8,7 +8,8 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
-use weft_proto::wire::flow::v1::Flow;
+
+use super::NamedEvent;
 
 /// Taken from the ring at a time, so that writers wait for readers only briefly.
 const CHUNK: usize = 256;
@@ -22,7 +23,7 @@ pub struct FlowLog {
 
 #[derive(Debug)]
 struct Ring {
-    flows: VecDeque<Arc<Flow>>,
+    flows: VecDeque<NamedEvent>,
     capacity: usize,
     /// Number of the first one in `flows`; every flow has the next number.
     first: u64,
@@ -40,7 +41,7 @@ pub struct Chunk {
     /// Flows that were forgotten before this reader came to them.
     pub lost: u64,
     /// Oldest first.
-    pub flows: Vec<Arc<Flow>>,
+    pub flows: Vec<NamedEvent>,
 }
 
 /// A reader's place.
@@ -70,14 +71,14 @@ impl FlowLog {
     }
 
     /// Adds flows in order, and forgets the oldest beyond the capacity.
-    pub fn extend(&self, flows: impl IntoIterator<Item = Flow>) {
+    pub fn extend(&self, flows: impl IntoIterator<Item = NamedEvent>) {
         let mut ring = self.ring();
         for flow in flows {
             if ring.flows.len() == ring.capacity {
                 ring.flows.pop_front();
                 ring.first += 1;
             }
-            ring.flows.push_back(Arc::new(flow));
+            ring.flows.push_back(flow);
         }
         let end = ring.end();
         drop(ring);
@@ -86,13 +87,13 @@ impl FlowLog {
 
     /// All that is remembered now, oldest first.
     #[must_use]
-    pub fn snapshot(&self) -> Vec<Arc<Flow>> {
+    pub fn snapshot(&self) -> Vec<NamedEvent> {
         self.ring().flows.iter().cloned().collect()
     }
 
     /// As [`FlowLog::snapshot`], with a reader of exactly what comes after it.
     #[must_use]
-    pub fn follow(&self) -> (Vec<Arc<Flow>>, Cursor) {
+    pub fn follow(&self) -> (Vec<NamedEvent>, Cursor) {
         let end = self.end.subscribe();
         let ring = self.ring();
         let cursor = Cursor {
@@ -135,19 +136,25 @@ impl Cursor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::fake::Fake;
+    use crate::flow::tests::event;
+    use crate::flow::{Clock, EventKind, Namer, Reason};
 
     fn log(capacity: usize) -> FlowLog {
         FlowLog::new(NonZeroUsize::new(capacity).expect("not zero"))
     }
 
-    fn numbered(range: std::ops::Range<u64>) -> impl Iterator<Item = Flow> {
-        range.map(|n| Flow {
+    fn numbered(range: std::ops::Range<u64>) -> impl Iterator<Item = NamedEvent> {
+        let event = event(EventKind::Open, Reason::REASON_NONE);
+        let clock = Clock::fixed(0, 0);
+        let one = Namer::default().name(event, &Fake::new(), &clock);
+        range.map(move |n| NamedEvent {
             time_unix_nano: n,
-            ..Default::default()
+            ..one.clone()
         })
     }
 
-    fn numbers(flows: &[Arc<Flow>]) -> Vec<u64> {
+    fn numbers(flows: &[NamedEvent]) -> Vec<u64> {
         flows.iter().map(|flow| flow.time_unix_nano).collect()
     }
 

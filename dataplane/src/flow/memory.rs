@@ -65,7 +65,7 @@ impl MemoryKernel {
 impl EventSource for MemoryKernel {
     fn start(
         self: Box<Self>,
-        sink: mpsc::Sender<Event>,
+        sink: mpsc::Sender<Vec<Event>>,
         drain: CancellationToken,
     ) -> io::Result<()> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +73,7 @@ impl EventSource for MemoryKernel {
         drop(waiting);
         tokio::spawn(async move {
             while let Some(Some(event)) = drain.run_until_cancelled(events.recv()).await {
-                if sink.send(event).await.is_err() {
+                if sink.send(vec![event]).await.is_err() {
                     return;
                 }
             }

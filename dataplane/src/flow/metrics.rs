@@ -8,8 +8,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::Event;
 use super::enrich::verdict;
+use super::{Event, EventKind, Reason};
 use crate::conntrack::Swept;
 
 /// From an empty table, 20 µs, to a million entries on a slow machine.
@@ -62,14 +62,24 @@ impl FlowMetrics {
         registry.register("conntrack_swept", help, self.swept.clone());
     }
 
-    /// An event was read.
-    pub fn count(&self, event: &Event) {
-        let labels = FlowLabels {
-            event: event.kind.word(),
-            reason: event.reason.word(),
-            verdict: verdict(event),
-        };
-        self.flows.get_or_create(&labels).inc();
+    /// These events were read.
+    pub fn count(&self, events: &[Event]) {
+        let mut counts: Vec<((EventKind, Reason), u64)> = Vec::new();
+        for event in events {
+            let sort = (event.kind, event.reason);
+            match counts.iter_mut().find(|(known, _)| *known == sort) {
+                Some((_, count)) => *count += 1,
+                None => counts.push((sort, 1)),
+            }
+        }
+        for ((kind, reason), count) in counts {
+            let labels = FlowLabels {
+                event: kind.word(),
+                reason: reason.word(),
+                verdict: verdict(kind),
+            };
+            self.flows.get_or_create(&labels).inc_by(count);
+        }
     }
 
     /// A sweep is done.

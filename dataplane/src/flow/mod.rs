@@ -11,6 +11,7 @@ mod log;
 pub mod memory;
 pub(crate) mod message;
 mod metrics;
+mod namer;
 mod names;
 mod owner;
 pub(crate) mod protocol;
@@ -18,13 +19,13 @@ mod pump;
 mod reason;
 
 pub use clock::Clock;
-pub use enrich::enrich;
 pub use event::{Direction, Event, EventKind};
 pub use filter::{Filter, FilterError};
 pub use log::{Chunk, Cursor, FlowLog};
 pub use metrics::FlowMetrics;
+pub use namer::{NamedEvent, Namer};
 pub use names::{Names, RuleName};
-pub use pump::{EventSource, pump};
+pub use pump::{BATCH, EventSource, pump};
 pub use reason::Reason;
 
 pub(crate) use enrich::{endpoint, traffic};

@@ -16,6 +16,9 @@ pub struct RuleName {
 
 /// What the agent knows.
 pub trait Names {
+    /// Grows whenever a name may have become another.
+    fn generation(&self) -> u64;
+
     /// The pod or node that has this address; of those that share a node's, the node.
     fn workload(&self, address: IpAddr) -> Option<&Workload>;
 

@@ -5,24 +5,26 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Clock, Event, FlowLog, enrich};
+use super::{Clock, Event, FlowLog, Namer, Names};
 use crate::engine::worker::EngineHandle;
 use crate::metrics::Metrics;
 
-/// Events read and not yet named. When they are this many the reader stops, and what the kernel's ring cannot hold it counts.
-const QUEUE: usize = 4_096;
-/// Named in one visit to the engine, which updates wait for: about half a millisecond.
-const BATCH: usize = 256;
+/// Events that are read, and later named, at a time: named in one visit to the engine, which updates wait for, about half a
+/// millisecond.
+pub const BATCH: usize = 1_024;
+/// Batches read and not yet named. When they are this many the reader stops, and what the kernel's ring cannot hold it counts.
+const QUEUE: usize = 4;
 
 /// Where events come from.
 pub trait EventSource: Send {
-    /// Starts a thread that sends every event, in order, until `drain` is cancelled or nobody receives.
+    /// Starts a thread that sends every event, in order and in batches of at most [`BATCH`], until `drain` is cancelled or nobody
+    /// receives.
     ///
     /// # Errors
     /// When the ring cannot be opened or no thread be started.
     fn start(
         self: Box<Self>,
-        sink: mpsc::Sender<Event>,
+        sink: mpsc::Sender<Vec<Event>>,
         drain: CancellationToken,
     ) -> std::io::Result<()>;
 }
@@ -38,31 +40,28 @@ pub async fn pump(
     metrics: Arc<Metrics>,
     drain: CancellationToken,
 ) -> Result<(), String> {
-    let (sink, mut events) = mpsc::channel(QUEUE);
+    let (sink, mut batches) = mpsc::channel(QUEUE);
     source
         .start(sink, drain.clone())
         .map_err(|e| format!("reading events: {e}"))?;
-    let mut batch = Vec::with_capacity(BATCH);
+    let mut namer = Namer::default();
     loop {
-        let received = tokio::select! {
+        let batch: Vec<Event> = tokio::select! {
             () = drain.cancelled() => return Ok(()),
-            received = events.recv_many(&mut batch, BATCH) => received,
+            batch = batches.recv() => batch.ok_or("the reader of events has ended")?,
         };
-        if received == 0 {
-            return Err("the reader of events has ended".to_owned());
-        }
-        for event in &batch {
-            metrics.flows.count(event);
-        }
-        let events = std::mem::take(&mut batch);
+        metrics.flows.count(&batch);
         let clock = Clock::now();
         let named = engine
             .query(move |engine| {
-                let name = |event| enrich(event, engine, &clock);
-                events.iter().map(name).collect::<Vec<_>>()
+                namer.renew(engine.generation());
+                let events = batch.into_iter();
+                let named: Vec<_> = events.map(|e| namer.name(e, engine, &clock)).collect();
+                (namer, named)
             })
             .await
             .map_err(|e| e.to_string())?;
-        log.extend(named);
+        namer = named.0;
+        log.extend(named.1);
     }
 }

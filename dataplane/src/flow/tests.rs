@@ -5,7 +5,7 @@ use weft_proto::wire::flow::v1::{self as wire, Endpoint, Traffic};
 use super::fake::{CART, FROM_WEB, Fake, NO_SSH, NODE, PROBE, SELECTED, VIP, WEB};
 use super::*;
 
-fn event(kind: EventKind, reason: Reason) -> Event {
+pub(super) fn event(kind: EventKind, reason: Reason) -> Event {
     Event {
         kind,
         time_ns: 5_000_000_000,
@@ -33,7 +33,8 @@ fn event(kind: EventKind, reason: Reason) -> Event {
 
 fn told(event: &Event) -> wire::Flow {
     let clock = Clock::fixed(1_800_000_000_000_000_000, 5_000_000_000);
-    enrich(event, &Fake::new(), &clock)
+    let named = Namer::default().name(*event, &Fake::new(), &clock);
+    named.flow()
 }
 
 #[test]
