@@ -26,34 +26,50 @@ static __always_inline bool is_group(const struct packet *packet)
 	return (last & 0xf0000000) == MULTICAST4 || last == BROADCAST4;
 }
 
-/*
- * The packet of an established flow that was judged by policy as it is now, and came through the interface where its pod is: one
- * look-up, and nothing else to be asked.
- */
-static __always_inline bool pass_established(struct passage *passage)
+/* What is known of a packet's flow. */
+enum acquaintance {
+	FLOW_UNKNOWN,
+	FLOW_JUDGED, /* TCP, no SYN: of a flow in `ct` that was judged by policy as it is now, from the interface where its pod is */
+	FLOW_PASSES, /* the same of any protocol, and it is established: one look-up, and nothing else to be asked */
+};
+
+static __always_inline void recall_ends(struct passage *passage, const struct flow *flow, __u32 pod)
+{
+	passage->pod.identity = flow->identity[pod];
+	passage->pod.interface = flow->interface[pod];
+	passage->peer.identity = flow->identity[other(pod)];
+	passage->peer.interface = flow->interface[other(pod)];
+}
+
+static __always_inline enum acquaintance meet(struct passage *passage)
 {
 	const struct packet *packet = &passage->packet;
+	__u32 pod, side, step = packet->tcp_flags & TCP_STEP;
 	struct flow *flow;
-	__u32 pod, side;
 
 	if (packet->kind != PACKET_FLOW || packet->fragment)
-		return false;
+		return FLOW_UNKNOWN;
 	flow = find_flow(&ct, passage);
-	if (!flow || flow->state != FLOW_ESTABLISHED)
-		return false;
+	if (!flow)
+		return FLOW_UNKNOWN;
 	pod = pod_end(passage);
 	side = side_of(passage, opener_of(flow));
-	if (flow->epoch[side] != policy_epoch() || flow->interface[pod] != passage->interface)
-		return false;
-	if (packet->protocol == IPPROTO_TCP) {
-		if ((packet->tcp_flags & TCP_STEP) != TCP_ACK)
-			return false;
+	passage->epoch = policy_epoch();
+	if (!passage->epoch || flow->epoch[side] != passage->epoch || flow->interface[pod] != passage->interface)
+		return FLOW_UNKNOWN;
+	if (packet->protocol != IPPROTO_TCP) {
+		if (flow->state != FLOW_ESTABLISHED || crosses(passage, flow))
+			return FLOW_UNKNOWN;
+	} else if (step & TCP_SYN) {
+		return FLOW_UNKNOWN;
+	} else if (flow->state != FLOW_ESTABLISHED || step != TCP_ACK) {
+		recall_ends(passage, flow, pod);
+		return FLOW_JUDGED;
+	} else {
 		advance(flow, passage);
-	} else if (crosses(passage, flow)) {
-		return false;
 	}
 	count_packet(flow, passage);
-	return true;
+	return FLOW_PASSES;
 }
 
 /* A later fragment belongs to the flow of the first, which has been let through: it opens none. */
@@ -87,13 +103,12 @@ static __always_inline enum reason judge_error(struct __sk_buff *skb, struct pas
 	return reason == REASON_UNRELATED && passage->peer.flags & IDENTITY_HOST ? REASON_NONE : reason;
 }
 
-/* Whatever pass_established() leaves. */
+/* Whatever meet() does not settle. */
 static __always_inline enum reason judge_packet(struct __sk_buff *skb, struct passage *passage)
 {
 	const struct packet *packet = &passage->packet;
 	__u32 interface = passage->interface;
 
-	passage->now = bpf_ktime_get_ns();
 	passage->epoch = policy_epoch();
 	if (!passage->epoch || !bpf_map_lookup_elem(&local_workloads, &interface))
 		return REASON_NOT_READY;
@@ -138,6 +153,7 @@ static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
 {
 	struct passage passage = { .interface = skb->ifindex, .from_pod = from_pod };
 	enum reason reason = parse(skb, &passage.packet);
+	enum acquaintance known;
 
 	if (reason)
 		return refuse(&passage, reason);
@@ -149,9 +165,11 @@ static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
 			return refuse(&passage, reason);
 	}
 	passage.sender = flow_key_of(&passage.packet, &passage.key);
-	if (pass_established(&passage))
+	known = meet(&passage);
+	if (known == FLOW_PASSES)
 		return POD_PASS;
-	reason = judge_packet(skb, &passage);
+	passage.now = bpf_ktime_get_ns();
+	reason = known == FLOW_JUDGED ? tcp(&passage) : judge_packet(skb, &passage);
 	return reason ? refuse(&passage, reason) : pass(&passage);
 }
 
