@@ -215,11 +215,16 @@ static __always_inline bool fill_choice(const struct service *service, __u32 id,
 	return *(volatile __u32 *)&backend->id == id;
 }
 
-static __always_inline bool choose_once(const struct service *service, __u64 client, struct choice *choice)
+/* Else the verifier would follow all ways through it in each turn of the loop around it, and after each way of the turn before. */
+VERIFIED_ONCE int choose_once(const struct service *service, __u64 client, struct choice *choice)
 {
-	bool sticky = service->affinity_s != 0;
-	__u32 id = sticky ? choose_by_affinity(service, client) : 0;
+	bool sticky;
+	__u32 id;
 
+	if (!service || !choice)
+		return false;
+	sticky = service->affinity_s != 0;
+	id = sticky ? choose_by_affinity(service, client) : 0;
 	if (id)
 		return fill_choice(service, id, choice);
 	id = choose_by_policy(service, client);

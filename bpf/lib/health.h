@@ -15,18 +15,24 @@
 /* Stands in `ejected_until_ns` of an entry that is being deleted: nobody ejects through it any more. */
 #define HEALTH_GONE 0xffffffffffffffffULL
 
+/* Written where it is read: the functions that lead here leave too little of the stack to make an event there. */
 static __noinline int tell_health(__u32 service, __u32 id, enum event_type type, enum reason why)
 {
 	struct backend *backend = backend_by_id(id);
-	struct event event = { .protocol = IPPROTO_TCP, .service = service, .backend = id };
+	struct event *event = reserve_event();
 
-	event.type = type;
-	event.reason = why;
+	if (!event)
+		return 0;
+	event->protocol = IPPROTO_TCP;
+	event->service = service;
+	event->backend = id;
+	event->type = type;
+	event->reason = why;
 	if (backend) {
-		event.destination = backend->addr;
-		event.destination_port = backend->port;
+		event->destination = backend->addr;
+		event->destination_port = backend->port;
 	}
-	emit(&event);
+	submit_event(event);
 	return 0;
 }
 

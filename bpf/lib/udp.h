@@ -20,19 +20,61 @@ static __always_inline bool accepts(__u32 id)
 	return backend && (backend->flags & BACKEND_ACCEPTS);
 }
 
+/*
+ * Which entry of a table is wanted: a number, from a function that is verified once. With pointers to the entries the verifier would
+ * follow what comes afterwards for each of them.
+ */
+
+/* The entry that the flow to `vip` used last; -1: none. */
+VERIFIED_ONCE int latest_entry(const struct udp_peers *peers, const struct endpoint *vip)
+{
+	__u64 last_ns = 0;
+	int last = -1;
+
+	if (!peers || !vip)
+		return -1;
+	for (int i = 0; i < UDP_PEERS; i++) {
+		const struct udp_peer *peer = &peers->peer[i];
+
+		if (peer->backend && peer->vip_port == vip->port && addr_equal(&peer->vip, &vip->addr) && peer->last_ns > last_ns) {
+			last = i;
+			last_ns = peer->last_ns;
+		}
+	}
+	return last;
+}
+
+/* The entry that this backend has already, else an unused one, else the one idle for longest. */
+VERIFIED_ONCE int entry_for(const struct udp_peers *peers, const struct endpoint *vip, __u32 backend)
+{
+	__u64 oldest_ns = 0xffffffffffffffffULL;
+	int oldest = 0;
+
+	if (!peers || !vip)
+		return 0;
+	for (int i = 0; i < UDP_PEERS; i++) {
+		const struct udp_peer *peer = &peers->peer[i];
+
+		if (peer->backend == backend && peer->vip_port == vip->port && addr_equal(&peer->vip, &vip->addr))
+			return i;
+		if (peer->last_ns < oldest_ns) {
+			oldest = i;
+			oldest_ns = peer->last_ns;
+		}
+	}
+	return oldest;
+}
+
 /* Where the flow to `vip` goes now; false: it is new, idle for long, or its backend is on its way out. */
 static __always_inline bool continue_flow(struct udp_peers *peers, const struct endpoint *vip, __u64 now, struct endpoint *to)
 {
-	struct udp_peer *last = NULL;
+	__u32 index = latest_entry(peers, vip);
+	struct udp_peer *last;
 
-	for (int i = 0; i < UDP_PEERS; i++) {
-		struct udp_peer *peer = &peers->peer[i];
-
-		if (peer->backend && peer->vip_port == vip->port && addr_equal(&peer->vip, &vip->addr) &&
-		    (!last || peer->last_ns > last->last_ns))
-			last = peer;
-	}
-	if (!last || now - last->last_ns > udp_peer_idle_ns || !accepts(last->backend))
+	if (index >= UDP_PEERS)
+		return false;
+	last = &peers->peer[index];
+	if (now - last->last_ns > udp_peer_idle_ns || !accepts(last->backend))
 		return false;
 	last->last_ns = now;
 	to->addr = last->addr;
@@ -40,26 +82,14 @@ static __always_inline bool continue_flow(struct udp_peers *peers, const struct 
 	return true;
 }
 
-/* The entry that this backend has already, else an unused one, else the one idle for longest. */
-static __always_inline struct udp_peer *entry_for(struct udp_peers *peers, const struct endpoint *vip, __u32 backend)
-{
-	struct udp_peer *oldest = &peers->peer[0];
-
-	for (int i = 0; i < UDP_PEERS; i++) {
-		struct udp_peer *peer = &peers->peer[i];
-
-		if (peer->backend == backend && peer->vip_port == vip->port && addr_equal(&peer->vip, &vip->addr))
-			return peer;
-		if (peer->last_ns < oldest->last_ns)
-			oldest = peer;
-	}
-	return oldest;
-}
-
 static __always_inline void begin_flow(struct udp_peers *peers, const struct endpoint *vip, const struct choice *choice, __u64 now)
 {
-	struct udp_peer *peer = entry_for(peers, vip, choice->backend);
+	__u32 index = entry_for(peers, vip, choice->backend);
+	struct udp_peer *peer;
 
+	if (index >= UDP_PEERS)
+		return;
+	peer = &peers->peer[index];
 	if (peer->backend && peer->backend != choice->backend && now - peer->last_ns <= udp_peer_idle_ns)
 		count(COUNTER_UDP_PEERS_EVICTED);
 	peer->vip = vip->addr;
