@@ -33,6 +33,10 @@ impl Table {
             }
         }
         match style {
+            // A serial line is a terminal that does not know its width.
+            Style::Terminal if inner.width() == Some(0) => {
+                inner.set_content_arrangement(ContentArrangement::Disabled);
+            }
             Style::Terminal => {
                 inner.set_content_arrangement(ContentArrangement::Dynamic);
             }
