@@ -60,10 +60,10 @@ impl FlowLines {
         }
         let clock = clock.get(..TIME).unwrap_or(clock);
         let ends = format!(
-            "{clock}  {:<EVENT$}  {} {} -> {}",
+            "{clock}  {:<EVENT$}  {} {}-> {}",
             flow.event,
             flow.protocol,
-            end(flow.source.as_ref()),
+            source(flow),
             destination(flow),
         );
         let why = message(flow);
@@ -85,6 +85,14 @@ impl FlowLines {
 fn message(flow: &Flow) -> &str {
     let said = flow.message.split_once(": ");
     said.map_or(flow.message.as_str(), |(_, rest)| rest)
+}
+
+/// With a space after it; nothing where nobody knows.
+fn source(flow: &Flow) -> String {
+    let Some(source) = &flow.source else {
+        return String::new();
+    };
+    format!("{} ", end(Some(source)))
 }
 
 fn destination(flow: &Flow) -> String {

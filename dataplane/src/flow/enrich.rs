@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use weft_proto::model::WorkloadKind;
 use weft_proto::wire::flow::v1 as wire;
 
+use super::event::is_unset;
 use super::names::object;
 use super::{Direction, Event, EventKind, NamedEvent, Names, message, owner, protocol};
 
@@ -24,7 +25,8 @@ impl NamedEvent {
             event: event.kind.word().to_owned(),
             direction: event.direction.map_or("", Direction::word).to_owned(),
             protocol: protocol::word(event.protocol),
-            source: Some(end(&self.source, event.source)),
+            // A socket has no address yet when connect() refuses it.
+            source: (!is_unset(event.source.ip())).then(|| end(&self.source, event.source)),
             destination: Some(end(&self.destination, event.destination)),
             service: self.service.to_string(),
             service_address: event.vip.map_or_else(String::new, |vip| vip.to_string()),

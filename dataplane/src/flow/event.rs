@@ -133,12 +133,18 @@ impl Event {
     /// `None`: a kind of event that this version does not know.
     pub(crate) fn from_raw(raw: &types::event) -> Option<Self> {
         let vip = socket(raw.vip, raw.vip_port);
+        let destination = socket(raw.destination, raw.destination_port);
         Some(Self {
             kind: EventKind::from_raw(raw.r#type)?,
             time_ns: raw.time_ns,
             first_ns: raw.first_ns,
             source: socket(raw.source, raw.source_port),
-            destination: socket(raw.destination, raw.destination_port),
+            // What connect() refuses gets no further than the service.
+            destination: if is_unset(destination.ip()) {
+                vip
+            } else {
+                destination
+            },
             vip: (!is_unset(vip.ip())).then_some(vip),
             protocol: raw.protocol,
             bytes: raw.bytes,
@@ -165,7 +171,7 @@ pub(crate) fn socket(raw: types::weft_addr, port: u16) -> SocketAddr {
 }
 
 /// Sixteen zero bytes stand for no address.
-fn is_unset(address: IpAddr) -> bool {
+pub(super) fn is_unset(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(v6) if v6.is_unspecified())
 }
 

@@ -180,14 +180,14 @@ impl Ends<'_> {
         u16::try_from(self.destination.port).unwrap_or_default()
     }
 
-    /// "TCP 8080 from default/probe to shop/cart"
+    /// "TCP 8080 from default/probe to shop/cart", without "from" where that is not known.
     pub(crate) fn traffic(&self) -> String {
-        format!(
-            "{} from {} to {}",
-            protocol::with_port(self.protocol, self.port()),
-            name(self.source),
-            name(self.destination)
-        )
+        let wanted = protocol::with_port(self.protocol, self.port());
+        let to = name(self.destination);
+        match name(self.source).as_str() {
+            "" => format!("{wanted} to {to}"),
+            from => format!("{wanted} from {from} to {to}"),
+        }
     }
 
     fn judged(&self, direction: Option<Direction>) -> String {

@@ -148,6 +148,15 @@ fn messages() {
         ),
         (
             Event {
+                source: (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+                destination: (IpAddr::from(VIP), 80).into(),
+                vip: Some((IpAddr::from(VIP), 80).into()),
+                ..denied(Reason::REASON_NO_BACKEND)
+            },
+            "denied: TCP 80 to 10.96.0.10: the service has no backend that takes connections",
+        ),
+        (
+            Event {
                 rule: 99,
                 ..denied(Reason::REASON_POLICY)
             },

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use weft_lab::weft::cleanup;
-use weft_lab::{Lab, Pod, Process, ServeOptions, Weft, WeftOptions, bpffs};
+use weft_lab::{Lab, Output, Pod, Process, ServeOptions, Weft, WeftOptions, bpffs};
 
 use crate::talk;
 
@@ -73,10 +73,15 @@ impl Stage {
         Ok(self.lab.pod("client")?)
     }
 
-    /// Shows a command of the CLI against the first node's agent; returns what it said.
-    pub(crate) fn show(&self, args: &[&str]) -> Result<String> {
+    /// What a command of the CLI says against the first node's agent.
+    pub(crate) fn ask(&self, args: &[&str]) -> Result<Output> {
         let agent = self.agents.first().context("no agent runs")?;
-        let output = agent.cli(args)?.success()?;
+        Ok(agent.cli(args)?.success()?)
+    }
+
+    /// Shows such a command; returns what it said.
+    pub(crate) fn show(&self, args: &[&str]) -> Result<String> {
+        let output = self.ask(args)?;
         talk::command(&format!("weft {}", args.join(" ")), &output);
         Ok(output.stdout)
     }
