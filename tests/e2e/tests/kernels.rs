@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
+use serde_json::Value;
 use weft_e2e::mesh::{PORT, TARGET, vip_addresses, vips};
 use weft_e2e::stats::{assert_even, by_server};
 use weft_e2e::wait::LONG;
 use weft_e2e::{Mesh, Result, eventually};
 use weft_lab::manifest::{ServiceManifest, ServicePort};
-use weft_lab::{GetOptions, Lab, PodSpec};
+use weft_lab::{GetOptions, Lab, Pod, PodSpec};
 
 const BACKENDS: [&str; 3] = ["near", "far", "farther"];
 
@@ -153,5 +154,82 @@ fn a_killed_agent_leaves_traffic_alone_and_its_successor_takes_over() -> Result 
         Ok(())
     })?;
     assert!(!held.finish()?.broken);
+    Ok(())
+}
+
+const LETS_FRIENDS_IN: &str = r"
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: friends-only, namespace: default}
+spec:
+  podSelector: {matchLabels: {app: web}}
+  policyTypes: [Ingress]
+  ingress:
+    - from: [{podSelector: {matchLabels: {app: friend}}}]
+      ports: [{port: 8080}]
+";
+
+/// Whether this client's connections to the server come about, over IPv4 and over IPv6.
+fn reaches(client: &Pod, server: &Pod) -> Result<[bool; 2]> {
+    let options = GetOptions::tcp(1).timeout(Duration::from_secs(2));
+    let asks = |to| -> Result<bool> {
+        let attempts = client.get(to, &options)?;
+        Ok(attempts.first().context("no attempt")?.ok())
+    };
+    Ok([
+        asks(server.socket_v4(TARGET))?,
+        asks(server.socket_v6(TARGET))?,
+    ])
+}
+
+#[test]
+fn a_policy_lets_one_in_and_refuses_another() -> Result {
+    let pod = |name: &str, app: &str| PodSpec::new(name, "n1").label("app", app);
+    let lab = Lab::builder()
+        .node("n1")
+        .pod(pod("server", "web"))
+        .pod(pod("friend", "friend"))
+        .pod(pod("stranger", "stranger"));
+    let mut mesh = Mesh::start(lab)?;
+    mesh.serve(&["server"])?;
+    let server = mesh.pod("server")?;
+    let (friend, stranger) = (mesh.pod("friend")?, mesh.pod("stranger")?);
+    assert_eq!(reaches(&friend, &server)?, [true; 2]);
+    assert_eq!(reaches(&stranger, &server)?, [true; 2]);
+
+    mesh.apply("friends-only", LETS_FRIENDS_IN)?;
+    eventually(LONG, || {
+        let reached = reaches(&stranger, &server)?;
+        ensure!(reached == [false; 2], "let in: {reached:?}");
+        Ok(())
+    })?;
+    assert_eq!(reaches(&friend, &server)?, [true; 2]);
+    let (v4, v6) = (server.addresses().v4, server.addresses().v6);
+    let weft = mesh.weft("n1")?;
+    eventually(LONG, || {
+        let told = weft.cli(&["flows", "--verdict", "denied", "-o", "json"])?;
+        let told: Vec<Value> = told.success()?.json_lines()?;
+        for address in [v4.to_string(), v6.to_string()] {
+            let is_it = |flow: &Value| {
+                flow["source"]["pod"] == "stranger"
+                    && flow["destination"]["address"] == address.as_str()
+                    && flow["policy"] == "NetworkPolicy default/friends-only"
+            };
+            ensure!(told.iter().any(is_it), "nothing of {address}: {told:#?}");
+        }
+        ensure!(
+            told.iter().all(|flow| flow["source"]["pod"] != "friend"),
+            "the friend was refused: {told:#?}"
+        );
+        Ok(())
+    })?;
+
+    mesh.lab.manifests().remove("friends-only")?;
+    eventually(LONG, || {
+        let reached = reaches(&stranger, &server)?;
+        ensure!(reached == [true; 2], "still refused: {reached:?}");
+        Ok(())
+    })?;
+    assert_eq!(reaches(&friend, &server)?, [true; 2]);
     Ok(())
 }

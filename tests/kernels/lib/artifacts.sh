@@ -1,22 +1,44 @@
 # Weft's own programs, as cargo builds them. A guest has them at the same paths, since tests look for them there.
 
+# The tests of the plan, by cargo's names, and where each begins: some names are of an end-to-end test too.
+declare -A suites=(
+    [kernels]=tests/e2e/tests/kernels.rs
+    [pod]=dataplane/tests/pod/main.rs
+    [choose]=dataplane/tests/choose.rs
+    [limits]=dataplane/tests/limits.rs
+    [interfaces]=dataplane/tests/interfaces.rs
+    [closing]=dataplane/tests/closing.rs
+)
+# The same names, to the programs that cargo made.
+declare -A suite=()
+
+# Sets `weft`, `probe` and `suite`. The whole workspace is asked for, as `make test` does: for single packages cargo would choose other
+# features of what they depend on, and build all of that once more.
 build_artifacts() {
+    local name selection=()
     say "building weft, weft-probe and the tests"
-    weft=$(executable weft build -p weft --bin weft)
-    probe=$(executable weft-probe build -p weft-lab --bin weft-probe)
-    tests=$(executable kernels test --no-run -p weft-e2e --test kernels)
-    interfaces=$(executable interfaces test --no-run -p weft-dataplane --test interfaces)
-    closing=$(executable closing test --no-run -p weft-dataplane --test closing)
-    extras+=("$weft" "$probe" "$tests" "$interfaces" "$closing")
+    for name in "${!suites[@]}"; do selection+=(--test "$name"); done
+    cargo_build build --workspace --bins
+    weft=$(executable cli/src/main.rs)
+    probe=$(executable tests/lab/src/bin/weft-probe/main.rs)
+    cargo_build test --workspace --no-run "${selection[@]}"
+    for name in "${!suites[@]}"; do
+        suite[$name]=$(executable "${suites[$name]}")
+    done
+    extras+=("$weft" "$probe" "${suite[@]}")
 }
 
-# Builds with cargo and prints the path of the executable TARGET: executable TARGET CARGO-ARGUMENTS...
+# Runs cargo, and keeps what it says of its work for `executable`.
+cargo_build() {
+    (cd "$repo" && cargo "$@" --message-format=json-render-diagnostics --quiet) >"$cache/cargo.json" || die "cargo $* failed"
+}
+
+# Prints the path of the program that cargo_build made of a source file of this repository.
 executable() {
-    local target=$1 path
-    shift
-    path=$(cd "$repo" && cargo "$@" --message-format=json-render-diagnostics --quiet |
-        jq -r --arg name "$target" 'select(.reason == "compiler-artifact" and .target.name == $name and .executable) | .executable') ||
-        die "cargo $* failed"
-    [[ -n $path ]] || die "cargo $* made no executable '$target'"
-    tail -1 <<<"$path"
+    local path
+    path=$(jq -r --arg source "/$1" \
+        'select(.reason == "compiler-artifact" and .executable and (.target.src_path | endswith($source))) | .executable' \
+        "$cache/cargo.json" | tail -1)
+    [[ -n $path ]] || die "cargo made no program of $1"
+    echo "$path"
 }
