@@ -100,7 +100,7 @@ pub enum BpfError {
 fn hint(error: &libbpf_rs::Error) -> &'static str {
     match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => {
-            "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
+            "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; if it is, RUST_LOG=libbpf=debug shows what this kernel refuses"
         }
         libbpf_rs::ErrorKind::NotFound => {
             "this kernel may lack BTF (CONFIG_DEBUG_INFO_BTF) or a program type: see `weft doctor`"
