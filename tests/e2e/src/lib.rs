@@ -6,7 +6,9 @@
 pub mod ads;
 pub mod envoy;
 pub mod mesh;
+pub mod reach;
 pub mod stats;
+pub mod town;
 pub mod wait;
 
 pub use mesh::Mesh;
