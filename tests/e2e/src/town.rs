@@ -91,6 +91,17 @@ pub fn everyone(mesh: &Mesh) -> Result<Vec<Ask>> {
     Ok(all)
 }
 
+/// Lets friends in to the server, and nobody else.
+pub const FRIENDS_ONLY: &str = r"
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: server, namespace: bank}
+spec:
+  podSelector: {matchLabels: {app: server}}
+  ingress:
+  - from: [{namespaceSelector: {matchLabels: {team: sales}}, podSelector: {matchLabels: {app: friend}}}]
+";
+
 /// Whether a friend asks.
 #[must_use]
 pub fn by_friend(ask: &Ask) -> bool {

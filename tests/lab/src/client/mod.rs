@@ -123,15 +123,40 @@ impl Place {
     /// # Errors
     /// When no connection comes about.
     pub fn hold(&self, to: SocketAddr, udp: bool, longest: Duration) -> Result<Hold> {
+        let more: &[&str] = if udp { &["--udp"] } else { &[] };
+        self.hold_with(to, longest, more)
+    }
+
+    /// As [`Place::hold`] over TCP, with a request every few milliseconds.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn hold_busy(&self, to: SocketAddr, longest: Duration) -> Result<Hold> {
+        self.hold_with(to, longest, &["--ping", "5"])
+    }
+
+    fn hold_with(&self, to: SocketAddr, longest: Duration, more: &[&str]) -> Result<Hold> {
         let launch = self.probe()?.arg("hold").arg(to.to_string());
         let launch = launch.arg("--for").arg(longest.as_millis().to_string());
-        let launch = if udp { launch.arg("--udp") } else { launch };
-        let mut process = launch.spawn()?;
+        let mut process = launch.args(more).spawn()?;
         process.wait_for_line(HOLDING, READY_WITHIN)?;
         Ok(Hold {
             process,
             within: longest + MARGIN,
         })
+    }
+
+    /// Sends `count` packets to `to` that say they come from `from`: SYNs, or datagrams. Nothing is waited for.
+    ///
+    /// # Errors
+    /// When they cannot be sent.
+    pub fn spoof(&self, from: SocketAddr, to: SocketAddr, udp: bool, count: u32) -> Result<()> {
+        let launch = self.probe()?.arg("spoof");
+        let launch = launch.args([from.to_string(), to.to_string()]);
+        let launch = launch.arg("--count").arg(count.to_string());
+        let launch = if udp { launch.arg("--udp") } else { launch };
+        launch.run(MARGIN)?.success()?;
+        Ok(())
     }
 }
 
@@ -171,6 +196,28 @@ macro_rules! at_place {
             /// As there.
             pub fn hold(&self, to: SocketAddr, udp: bool, longest: Duration) -> Result<Hold> {
                 self.$place().hold(to, udp, longest)
+            }
+
+            /// See [`Place::hold_busy`].
+            ///
+            /// # Errors
+            /// As there.
+            pub fn hold_busy(&self, to: SocketAddr, longest: Duration) -> Result<Hold> {
+                self.$place().hold_busy(to, longest)
+            }
+
+            /// See [`Place::spoof`].
+            ///
+            /// # Errors
+            /// As there.
+            pub fn spoof(
+                &self,
+                from: SocketAddr,
+                to: SocketAddr,
+                udp: bool,
+                count: u32,
+            ) -> Result<()> {
+                self.$place().spoof(from, to, udp, count)
             }
         }
     };

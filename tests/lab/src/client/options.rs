@@ -96,6 +96,8 @@ pub struct GetOptions {
     pub keep: bool,
     /// Longest wait for one connect or answer.
     pub timeout: Duration,
+    /// Bytes of each request, and of its answer, at least.
+    pub size: usize,
 }
 
 impl Default for GetOptions {
@@ -106,6 +108,7 @@ impl Default for GetOptions {
             count: 1,
             keep: false,
             timeout: Duration::from_secs(5),
+            size: 0,
         }
     }
 }
@@ -147,9 +150,16 @@ impl GetOptions {
         self
     }
 
+    /// Fills each request up to so many bytes.
+    pub fn size(mut self, size: usize) -> Self {
+        self.size = size;
+        self
+    }
+
     pub(super) fn args(&self, to: SocketAddr) -> Vec<String> {
         let mut args = vec!["get".into(), to.to_string()];
         args.extend(["--count".into(), self.count.to_string()]);
+        args.extend(["--size".into(), self.size.to_string()]);
         args.extend(["--timeout".into(), self.timeout.as_millis().to_string()]);
         for (flag, on) in [
             ("--udp", self.udp),

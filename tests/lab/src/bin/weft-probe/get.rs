@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Wait so long between requests, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0)]
     interval: u64,
+    /// Fill each request up to so many bytes; its answer is as long
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    size: usize,
 }
 
 pub(crate) fn run(args: &Args) -> io::Result<()> {
@@ -36,6 +39,7 @@ pub(crate) fn run(args: &Args) -> io::Result<()> {
         to: args.to,
         kind: Kind::new(args.udp, args.connected),
         timeout: Duration::from_millis(args.timeout),
+        size: args.size,
     };
     let mut session: Option<Session> = None;
     let mut stdout = io::stdout().lock();

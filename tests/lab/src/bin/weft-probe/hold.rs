@@ -34,6 +34,7 @@ pub(crate) fn run(args: &Args) -> io::Result<()> {
         to: args.to,
         kind: Kind::new(args.udp, true),
         timeout: Duration::from_millis(args.timeout),
+        size: 0,
     };
     let mut session = None;
     let first = attempt(&mut session, target);

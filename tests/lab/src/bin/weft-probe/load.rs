@@ -68,6 +68,7 @@ pub(crate) fn run(args: Args) -> io::Result<()> {
             to: args.to,
             kind: Kind::new(args.udp, args.connected),
             timeout: Duration::from_millis(args.timeout),
+            size: 0,
         },
         keep: args.keep,
         with_log: args.log.is_some(),

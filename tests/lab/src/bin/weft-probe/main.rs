@@ -8,6 +8,7 @@ mod hold;
 mod load;
 mod serve;
 mod session;
+mod spoof;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,8 @@ enum Verb {
     Load(load::Args),
     /// Hold one connection open and print when and how it was broken, as JSON
     Hold(hold::Args),
+    /// Send packets with whatever source address; nothing is waited for
+    Spoof(spoof::Args),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Verb::Get(args) => get::run(&args),
         Verb::Load(args) => load::run(args),
         Verb::Hold(args) => hold::run(&args),
+        Verb::Spoof(args) => spoof::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

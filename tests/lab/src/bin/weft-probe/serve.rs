@@ -18,7 +18,7 @@ const BACKLOG: i32 = 4096;
 /// Enough for a connection's thread; thousands of them may be open.
 const STACK_BYTES: usize = 128 * 1024;
 /// A longer request is no request of ours.
-const MAX_REQUEST: usize = 1024;
+const MAX_REQUEST: usize = 65_536;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -150,7 +150,7 @@ impl Server {
 
     fn receive(self: Arc<Self>, socket: &Arc<UdpSocket>) -> io::Result<()> {
         let local = socket.local_addr()?;
-        let mut buffer = [0; MAX_REQUEST];
+        let mut buffer = vec![0; MAX_REQUEST];
         loop {
             let (length, peer) = match socket.recv_from(&mut buffer) {
                 Ok(received) => received,

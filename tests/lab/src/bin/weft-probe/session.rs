@@ -10,7 +10,7 @@ use weft_lab::probe::{Attempt, Reply};
 use crate::errno;
 
 /// Larger than any reply.
-const MAX_DATAGRAM: usize = 2048;
+const MAX_DATAGRAM: usize = 65_536;
 
 /// How to reach the server.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +18,8 @@ pub(crate) struct Target {
     pub(crate) to: SocketAddr,
     pub(crate) kind: Kind,
     pub(crate) timeout: Duration,
+    /// Bytes of a request; and of its answer, which repeats it, a few more.
+    pub(crate) size: usize,
 }
 
 /// TCP, or UDP with or without `connect`.
@@ -67,9 +69,12 @@ impl Session {
     /// Makes one request and waits for its answer.
     pub(crate) fn ask(&mut self) -> io::Result<(Reply, Option<SocketAddr>)> {
         self.sent += 1;
-        let id = self.sent.to_string();
+        let id = format!("{:0>1$}", self.sent, self.target.size);
         match &mut self.socket {
             Socket::Tcp(stream) => {
+                // Waiting for the end, it was given another.
+                let timeout = Some(self.target.timeout);
+                stream.get_ref().set_read_timeout(timeout)?;
                 stream.get_mut().write_all(format!("{id}\n").as_bytes())?;
                 Ok((read_reply(stream)?, None))
             }
@@ -100,7 +105,7 @@ impl Session {
                 }
                 Socket::Udp(socket) => {
                     let _ = socket.set_read_timeout(Some(left));
-                    socket.recv(&mut [0; MAX_DATAGRAM]).map(|_| 1)
+                    socket.recv(&mut [0; 1]).map(|_| 1)
                 }
             };
             match read {
@@ -203,7 +208,7 @@ fn receive_reply(
     timeout: Duration,
 ) -> io::Result<(Reply, SocketAddr)> {
     let deadline = Instant::now() + timeout;
-    let mut buffer = [0; MAX_DATAGRAM];
+    let mut buffer = vec![0; MAX_DATAGRAM];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
