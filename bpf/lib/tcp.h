@@ -153,6 +153,15 @@ static __always_inline void tcp_finish(struct passage *passage, struct flow *flo
 	}
 }
 
+/*
+ * An end that is reset while packets of its peer were dropped sees an RST from beyond what it has, and asks back by a bare ACK (RFC 5961
+ * 3.2). Who has closed already answers that with an RST which fits: without it that end would stay open for good.
+ */
+static __always_inline bool is_bare_ack(const struct packet *packet)
+{
+	return (packet->tcp_flags & TCP_STEP) == TCP_ACK && packet->next == packet->sequence;
+}
+
 /* A segment of a connection in `ct` that is no SYN. */
 static __always_inline enum reason tcp_continue(struct passage *passage, struct flow *flow)
 {
@@ -163,7 +172,7 @@ static __always_inline enum reason tcp_continue(struct passage *passage, struct 
 	if (packet->tcp_flags & TCP_RST)
 		return tcp_reset(passage, flow);
 	if (flow->state == FLOW_REVOKED)
-		return REASON_REVOKED;
+		return is_bare_ack(packet) ? REASON_NONE : REASON_REVOKED;
 	reason = judge_tracked(passage);
 	if (reason)
 		return reason;

@@ -2,7 +2,7 @@
 
 use crate::bytes::words;
 use crate::node::{A, B, Dropped, Egress, Ingress, Node, Passed, allow, deny, on_a_node};
-use crate::packet::{RST, tcp, udp};
+use crate::packet::{FIN, RST, tcp, udp};
 use crate::skel::types::{event_type, flow_state, reason};
 use libbpf_rs::{MapCore, MapFlags};
 
@@ -43,12 +43,12 @@ fn replies_bring_a_flow_before_the_judge_as_well() {
 }
 
 #[test]
-fn a_revoked_flow_is_closed_and_only_resets_pass() {
+fn a_revoked_flow_is_closed_and_no_data_passes() {
     on_a_node(|node| {
         open(node);
         node.policy(A, Egress, &[deny(9)]);
         node.epoch(2);
-        let data = tcp(CLIENT, SERVER).sequence(1001).ack(5001);
+        let data = tcp(CLIENT, SERVER).sequence(1001).ack(5001).data(b"x");
         assert_eq!(node.from(A, &data), Dropped);
         let flow = node.flow();
         assert!(flow.is(flow_state::FLOW_REVOKED));
@@ -62,8 +62,13 @@ fn a_revoked_flow_is_closed_and_only_resets_pass() {
         assert_eq!(events[0].packets, [2, 1]);
 
         assert_eq!(node.from(A, &data), Dropped);
-        let answer = tcp(SERVER, CLIENT).sequence(5001).ack(1001);
+        let answer = tcp(SERVER, CLIENT).sequence(5001).ack(1001).data(b"x");
         assert_eq!(node.between(B, A, &answer), Dropped);
+        let good_bye = tcp(SERVER, CLIENT).sequence(5001).ack(1001).flags(FIN);
+        assert_eq!(node.between(B, A, &good_bye), Dropped);
+        // An end asks whether a reset that does not fit was meant.
+        let question = tcp(SERVER, CLIENT).sequence(5001).ack(1001);
+        assert_eq!(node.between(B, A, &question), Passed);
         let reset = tcp(CLIENT, SERVER).sequence(1001).flags(RST);
         assert_eq!(node.between(A, B, &reset), Passed);
         let reset = tcp(SERVER, CLIENT).sequence(5001).flags(RST);

@@ -125,7 +125,7 @@ fn an_idle_connection_is_closed_and_told() {
         );
         let reset = tcp(CLIENT, SERVER).sequence(1001).flags(RST);
         assert_eq!(node.between(A, B, &reset), Passed);
-        let data = tcp(CLIENT, SERVER).sequence(1001).ack(5001);
+        let data = tcp(CLIENT, SERVER).sequence(1001).ack(5001).data(b"x");
         assert_eq!(node.from(A, &data), Dropped);
         silent_for(node, "ct", TCP_CLOSED + 1);
         assert_eq!(node.sweep().expired, 1);
