@@ -102,9 +102,10 @@ fn assert_closed(what: &str, held: &Held) -> Result {
     let errno = held.errno.as_deref().unwrap_or_default();
     let errors = ["ECONNABORTED", "ECONNRESET", "ETIMEDOUT"];
     assert!(errors.contains(&errno), "{what}: {errno}");
-    // The last packet may be a little older than the moment that the client counts from.
-    let bounds = LIMIT.mul_f64(0.95)..LIMIT + GRACE;
-    assert!(bounds.contains(&lived), "{what}: {lived:?}");
+    // It began before its first answer came.
+    let age = lived + Duration::from_micros(held.first.elapsed_us);
+    assert!(age >= LIMIT.mul_f64(0.95), "{what}: {age:?}");
+    assert!(lived < LIMIT + GRACE, "{what}: {lived:?}");
     Ok(())
 }
 
