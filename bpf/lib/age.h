@@ -46,7 +46,7 @@ static __always_inline enum reason is_over(const struct flow_key *key, const str
 {
 	bool is_open = flow->state == FLOW_ESTABLISHED || flow->state == FLOW_CLOSING;
 
-	if (is_open && flow->lifetime_s && has_passed(flow->first_ns, flow->lifetime_s, now))
+	if (is_open && flow->flags & FLOW_HAS_LIFETIME && has_passed(flow->first_ns, flow->lifetime_s, now))
 		return REASON_MAX_DURATION;
 	if (!has_passed(flow->last_ns, idle_s(key, flow, settings), now))
 		return REASON_NONE;

@@ -119,16 +119,23 @@ static __always_inline bool is_last_here(const struct passage *passage, const st
 	return !passage->from_pod || !flow->interface[other(passage->sender)];
 }
 
+static __always_inline struct flow_end *end_of(const struct flow *flow, __u32 end)
+{
+	return (struct flow_end *)(end ? &flow->end_1 : &flow->end_0);
+}
+
 static __always_inline void count_packet(struct flow *flow, const struct passage *passage)
 {
-	__u32 sender = sender_of(passage);
+	struct flow_end *end = end_of(flow, sender_of(passage));
+	__u64 now = bpf_ktime_get_coarse_ns();
 
-	/* Ages are seconds: the clock of the last tick will do. */
-	flow->last_ns = bpf_ktime_get_coarse_ns();
+	/* Ages are seconds: the clock of the last tick will do. Written once a tick, as other processors read that line. */
+	if (flow->last_ns != now)
+		flow->last_ns = now;
 	if (!is_counted_here(passage, flow))
 		return;
-	__sync_fetch_and_add(&flow->bytes[sender], passage->packet.length);
-	__sync_fetch_and_add(&flow->packets[sender], 1);
+	__sync_fetch_and_add(&end->bytes, passage->packet.length);
+	__sync_fetch_and_add(&end->packets, 1);
 }
 
 /* Whether a pod that is gone had this flow, and its address is another's now. */

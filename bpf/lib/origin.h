@@ -58,6 +58,8 @@ static __noinline int announce(const struct socket_service *socket)
 		settings = bpf_map_lookup_elem(&service_settings, &service);
 		flow.idle_s = settings ? settings->idle_s : 0;
 		flow.lifetime_s = settings ? settings->lifetime_s : 0;
+		if (flow.lifetime_s)
+			flow.flags |= FLOW_HAS_LIFETIME;
 	}
 	flow.first_ns = bpf_ktime_get_coarse_ns();
 	flow.last_ns = flow.first_ns;

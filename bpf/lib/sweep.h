@@ -154,7 +154,7 @@ static long sweep_pending(struct bpf_map *map, const struct flow_key *key, struc
 	if (!is_over(key, flow, &sweeping->settings, sweeping->now))
 		return 0;
 	/* connect() made an entry, and no packet followed: there is nothing to tell. */
-	if (flow->packets[0] || flow->packets[1])
+	if (end_of(flow, 0)->packets || end_of(flow, 1)->packets)
 		tell_expired(key, flow, REASON_NO_REPLY);
 	bpf_map_delete_elem(&ct_pending, key);
 	sweeping->told.expired++;

@@ -28,9 +28,9 @@ static __always_inline void advance(struct flow *flow, const struct passage *pas
 	const struct packet *packet = &passage->packet;
 	__u32 sender = sender_of(passage);
 
-	if ((__s32)(packet->next - flow->sent[sender]) > 0)
-		flow->sent[sender] = packet->next;
-	flow->acked[sender] = packet->acknowledged;
+	if ((__s32)(packet->next - end_of(flow, sender)->sent) > 0)
+		end_of(flow, sender)->sent = packet->next;
+	end_of(flow, sender)->acked = packet->acknowledged;
 }
 
 static __always_inline void restart(struct flow *flow, const struct passage *passage)
@@ -40,9 +40,10 @@ static __always_inline void restart(struct flow *flow, const struct passage *pas
 
 	flow->first_ns = passage->now;
 	flow->isn = packet->sequence;
-	flow->sent[sender] = packet->next;
-	flow->acked[other(sender)] = packet->sequence + 1;
-	flow->flags = (sender ? FLOW_FROM_END_1 : 0) | (packet->next != packet->sequence + 1 ? FLOW_SYN_DATA : 0);
+	end_of(flow, sender)->sent = packet->next;
+	end_of(flow, other(sender))->acked = packet->sequence + 1;
+	flow->flags = (flow->flags & FLOW_HAS_LIFETIME) | (sender ? FLOW_FROM_END_1 : 0) |
+	              (packet->next != packet->sequence + 1 ? FLOW_SYN_DATA : 0);
 }
 
 static __always_inline enum reason tcp_open(struct passage *passage, struct flow *flow)
@@ -73,7 +74,7 @@ static __always_inline enum reason tcp_open(struct passage *passage, struct flow
 	reason = judge_pending(passage);
 	if (reason)
 		return reason;
-	if (pending->isn != packet->sequence || !pending->sent[sender])
+	if (pending->isn != packet->sequence || !end_of(pending, sender)->sent)
 		restart(pending, passage);
 	else if (is_counted_here(passage, pending))
 		pending->retransmits++;
@@ -98,9 +99,9 @@ static __always_inline enum reason tcp_answer(struct passage *passage, struct fl
 		if (!pending->retransmits)
 			pending->rtt_us = (passage->now - pending->first_ns) / 1000;
 		pending->state = FLOW_SYN_RECEIVED;
-		pending->sent[sender] = packet->next;
-		pending->acked[sender] = packet->acknowledged;
-		pending->acked[opener] = packet->next;
+		end_of(pending, sender)->sent = packet->next;
+		end_of(pending, sender)->acked = packet->acknowledged;
+		end_of(pending, opener)->acked = packet->next;
 		count_packet(pending, passage);
 		if (flow)
 			tell_close(&passage->key, flow, REASON_RST);
@@ -123,9 +124,9 @@ static __always_inline enum reason tcp_answer(struct passage *passage, struct fl
  */
 static __always_inline bool is_believable(const struct flow *flow, const struct passage *passage)
 {
-	__u32 sender = sender_of(passage), from = flow->acked[other(sender)];
+	__u32 sender = sender_of(passage), from = end_of(flow, other(sender))->acked;
 
-	return passage->packet.sequence - from <= flow->sent[sender] - from;
+	return passage->packet.sequence - from <= end_of(flow, sender)->sent - from;
 }
 
 static __always_inline enum reason tcp_reset(struct passage *passage, struct flow *flow)
@@ -177,7 +178,7 @@ static __always_inline enum reason tcp_continue(struct passage *passage, struct 
 	if (reason)
 		return reason;
 	/* The rest of the good-bye: what was sent may have to be sent again, but nothing new. */
-	if (flow->state == FLOW_CLOSED && (__s32)(packet->next - flow->sent[sender]) > 0)
+	if (flow->state == FLOW_CLOSED && (__s32)(packet->next - end_of(flow, sender)->sent) > 0)
 		return REASON_TCP_HANDSHAKE;
 	if (flow->state == FLOW_SYN_RECEIVED && sender == opener_of(flow)) {
 		if (packet->sequence - flow->isn - 1 >= MAX_WINDOW)

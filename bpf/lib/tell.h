@@ -32,10 +32,10 @@ VERIFIED_ONCE int tell_flow(const struct flow_key *key, const struct flow *flow,
 	event->first_ns = flow->first_ns;
 	event->source = key->addr[opener];
 	event->destination = key->addr[answerer];
-	event->bytes[0] = flow->bytes[opener];
-	event->bytes[1] = flow->bytes[answerer];
-	event->packets[0] = flow->packets[opener];
-	event->packets[1] = flow->packets[answerer];
+	event->bytes[0] = end_of(flow, opener)->bytes;
+	event->bytes[1] = end_of(flow, answerer)->bytes;
+	event->packets[0] = end_of(flow, opener)->packets;
+	event->packets[1] = end_of(flow, answerer)->packets;
 	event->source_port = key->port[opener];
 	event->destination_port = key->port[answerer];
 	event->protocol = key->protocol;

@@ -165,10 +165,10 @@ VERIFIED_ONCE int begin(struct passage *passage, __u32 flags)
 	flow = find_flow(&ct_pending, passage);
 	if (!flow)
 		return is_full();
-	flow->sent[sender] = packet->next;
-	flow->acked[sender] = packet->acknowledged;
-	flow->sent[receiver] = packet->acknowledged;
-	flow->acked[receiver] = packet->sequence + 1;
+	end_of(flow, sender)->sent = packet->next;
+	end_of(flow, sender)->acked = packet->acknowledged;
+	end_of(flow, receiver)->sent = packet->acknowledged;
+	end_of(flow, receiver)->acked = packet->sequence + 1;
 	settle(flow, passage);
 	count_packet(flow, passage);
 	return REASON_NONE;

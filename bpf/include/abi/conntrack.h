@@ -34,12 +34,22 @@ enum flow_flags {
 	FLOW_FIN_1 = 8,      /* end 1 has */
 	FLOW_OPEN_TOLD = 16, /* an open event was sent: a close event is due */
 	FLOW_SYN_DATA = 32,  /* TCP Fast Open: the SYN-ACK may acknowledge what the SYN carried */
+	FLOW_HAS_LIFETIME = 64,
+};
+
+/* What one end does. */
+struct flow_end {
+	__u64 bytes; /* sent by it, IP payload and headers (skb->len without the link header) */
+	__u64 packets;
+	__u32 sent;  /* TCP: sequence number after all that it sent, host order */
+	__u32 acked; /* TCP: its last acknowledgment number, host order */
 };
 
 /*
- * Arrays are by end of the key, but for `epoch` and `rule`. In order of use, as entries are many more than caches hold: with the key in
- * one cache line what a sweep looks at, then what each packet touches, then the rest. All zero but for the flags, the times and what
- * connect() knows (service, backend, idle_s, lifetime_s) is a flow whose first packet is to come.
+ * Arrays are by end of the key, but for `epoch` and `rule`. In order of use, as entries are many more than caches hold and the two ends
+ * may be served by two processors: an entry of `ct` begins 96 bytes into a block of cache lines, so that key and head are in lines that
+ * packets only read, and what each end's packets write is in a line of its own. A sweep looks at the head alone. All zero but for the
+ * flags, the times and what connect() knows (service, backend, idle_s, lifetime_s) is a flow whose first packet is to come.
  */
 struct flow {
 	__u64 last_ns;  /* CLOCK_MONOTONIC, as all times */
@@ -49,20 +59,20 @@ struct flow {
 	__u8 reason;    /* enum reason: why it was let through, or revoked */
 	__u8 pad;       /* zero */
 	__u32 idle_s;   /* TrafficPolicy's; 0: the default of its state */
-	__u32 lifetime_s; /* TrafficPolicy's maxDuration; 0: none */
-	__u32 isn;        /* TCP: the SYN's sequence number, host order: the SYN-ACK has to acknowledge it */
-	__u64 bytes[2];   /* by sender, IP payload and headers (skb->len without the link header) */
-	__u64 packets[2];
 	__u32 interface[2]; /* as in struct identity; 0: not a local pod */
-	__u32 sent[2];      /* TCP: sequence number after all that this end sent, host order */
-	__u32 acked[2];     /* TCP: this end's last acknowledgment number, host order */
+
+	struct flow_end end_0;
+	__u32 lifetime_s; /* TrafficPolicy's maxDuration, with FLOW_HAS_LIFETIME; 0: none */
+	__u32 isn;        /* TCP: the SYN's sequence number, host order: the SYN-ACK has to acknowledge it */
 	__u64 first_ns;
 	__u32 identity[2];
-	__u32 rule[2];     /* id of the rule that let it through, as epoch */
 	__u32 service;     /* service id, if it was opened through one and that is known; else 0 */
 	__u32 backend;     /* likewise */
 	__u32 rtt_us;      /* SYN to SYN-ACK as seen here, or TCP's own smoothed one where the opener is local; 0: unknown */
 	__u32 retransmits; /* of SYN and SYN-ACK */
+
+	struct flow_end end_1;
+	__u32 rule[2]; /* id of the rule that let it through, as epoch */
 };
 _Static_assert(sizeof(struct flow) == 128, "ABI");
 

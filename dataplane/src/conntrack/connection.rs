@@ -113,7 +113,8 @@ impl Connection {
         let has = |flag: types::flow_flags| u32::from(flow.flags) & flag.0 != 0;
         let opener = usize::from(has(types::flow_flags::FLOW_FROM_END_1));
         let other = 1 - opener;
-        let ordered = |pair: [u64; 2]| [pair[opener], pair[other]];
+        let mut ends = [flow.end_0, flow.end_1];
+        ends.rotate_left(opener);
         Some(Self {
             source: end(opener),
             destination: end(other),
@@ -121,8 +122,8 @@ impl Connection {
             state: State::from_raw(flow.state)?,
             first_ns: flow.first_ns,
             last_ns: flow.last_ns,
-            bytes: ordered(flow.bytes),
-            packets: ordered(flow.packets),
+            bytes: ends.map(|end| end.bytes),
+            packets: ends.map(|end| end.packets),
             identity: [flow.identity[opener], flow.identity[other]],
             // These two are by direction, not by end.
             epoch: flow.epoch,
@@ -192,7 +193,14 @@ mod tests {
     #[test]
     fn ends_are_turned_so_that_the_opener_is_the_source() {
         let raw = types::flow {
-            bytes: [900, 100],
+            end_0: types::flow_end {
+                bytes: 900,
+                ..Default::default()
+            },
+            end_1: types::flow_end {
+                bytes: 100,
+                ..Default::default()
+            },
             identity: [16, 17],
             rule: [5, 6],
             state: types::flow_state::FLOW_ESTABLISHED.0 as u8,

@@ -63,13 +63,16 @@ pub struct Flow {
 impl Flow {
     pub fn read(bytes: &[u8]) -> Self {
         let pair = |at| [u32_at(bytes, at), u32_at(bytes, at + 4)];
-        let long_pair = |at| [u64_at(bytes, at), u64_at(bytes, at + 8)];
+        let ends = [
+            offset_of!(types::flow, end_0),
+            offset_of!(types::flow, end_1),
+        ];
         Self {
             state: u32::from(bytes[offset_of!(types::flow, state)]),
             flags: u32::from(bytes[offset_of!(types::flow, flags)]),
             reason: u32::from(bytes[offset_of!(types::flow, reason)]),
-            bytes: long_pair(offset_of!(types::flow, bytes)),
-            packets: long_pair(offset_of!(types::flow, packets)),
+            bytes: ends.map(|end| u64_at(bytes, end + offset_of!(types::flow_end, bytes))),
+            packets: ends.map(|end| u64_at(bytes, end + offset_of!(types::flow_end, packets))),
             epoch: pair(offset_of!(types::flow, epoch)),
             interface: pair(offset_of!(types::flow, interface)),
             identity: pair(offset_of!(types::flow, identity)),

@@ -7,7 +7,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use crate::bytes::{Swept, words};
 use crate::node::{A, B, Dropped, Egress, Ingress, Node, Passed, allow, deny, on_a_node};
 use crate::packet::{FIN, RST, tcp, udp};
-use crate::skel::types::{event_type, flow, flow_state, reason};
+use crate::skel::types::{event_type, flow, flow_end, flow_flags, flow_state, reason};
 
 const CLIENT: &str = "10.1.0.1:40000";
 const SERVER: &str = "10.1.0.2:80";
@@ -149,6 +149,9 @@ fn a_traffic_policys_times_come_first() {
     aged(|node| {
         open(node);
         set(node, offset_of!(flow, lifetime_s), 60);
+        node.change_flows("ct", |value| {
+            value[offset_of!(flow, flags)] |= flow_flags::FLOW_HAS_LIFETIME.0 as u8;
+        });
         earlier(node, "ct", offset_of!(flow, first_ns), 61);
         assert_eq!(node.sweep().expired, 1);
         assert_eq!(node.closing(), [reason::REASON_MAX_DURATION.0]);
@@ -283,9 +286,10 @@ fn flows_of_a_pod_that_is_gone_go_too() {
 fn what_connect_has_announced_and_nobody_sent_is_dropped_silently() {
     aged(|node| {
         node.from(A, &tcp(CLIENT, "10.2.0.9:80").syn(1));
-        node.change_flows("ct_pending", |flow| {
-            let at = offset_of!(crate::skel::types::flow, packets);
-            flow[at..at + 16].fill(0);
+        node.change_flows("ct_pending", |value| {
+            for end in [offset_of!(flow, end_0), offset_of!(flow, end_1)] {
+                value[end..end + size_of::<flow_end>()].fill(0);
+            }
         });
         silent_for(node, "ct_pending", TCP_NEW + 1);
         assert_eq!(node.sweep().expired, 1);
