@@ -3,6 +3,8 @@
 //! `WEFT_SEED=N` begins with another seed, `WEFT_FRAMES=N` makes so many frames besides the corpus.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+use std::net::Ipv4Addr;
+
 use anyhow::{Context, Result, ensure};
 use weft_policy_test::connection::{Connection, Protocol};
 use weft_policy_test::evaluate::{DefaultPolicy, Side, Verdict, View};
@@ -279,6 +281,42 @@ fn floods_end_no_connection() {
         Ok(())
     })
     .unwrap();
+}
+
+/// From all over the world, many times what `ct_pending` holds; `WEFT_SYNS` makes them more or fewer.
+#[test]
+fn a_flood_of_syns_ends_no_connection() {
+    let syns = setting("WEFT_SYNS").unwrap_or(1_000_000);
+    with_node(DefaultPolicy::Allow, |node| {
+        node.apply(&world(""))?;
+        let established = connection(Protocol::Tcp, 39_999, 80);
+        ensure!(node.pass(&established, &first(&established), true)?);
+        let answer = weft_policy_test::packet::reply(&established);
+        ensure!(node.pass(&established, &answer, false)?);
+        ensure!(node.pass(&established, &Tcp::established().frame(&established), true)?);
+        let interface = interface(node, Side::Ingress);
+        let mut passed = 0;
+        for n in 0..u32::try_from(syns)? {
+            let syn = Connection {
+                // 198.18.0.0/15 (RFC 2544), each address with ports from 1024 on.
+                source: Ipv4Addr::from_bits(0xc612_0000 + n % 0x2_0000).into(),
+                source_port: u16::try_from(1024 + n / 0x2_0000)?,
+                ..established.clone()
+            };
+            passed += u64::from(node.kernel().run(Side::Ingress, interface, &first(&syn))?);
+        }
+        ensure!(passed == syns, "{passed} of {syns} SYNs were let in");
+        for (frame, from_source) in [
+            (Tcp::established().frame(&established), true),
+            (Tcp::answer().frame(&established.reversed()), false),
+        ] {
+            let passes = node.pass(&established, &frame, from_source)?;
+            ensure!(passes, "it has to live: {from_source}");
+        }
+        Ok(())
+    })
+    .unwrap();
+    eprintln!("{syns} SYNs, and the connection lives");
 }
 
 #[test]
