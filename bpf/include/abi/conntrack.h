@@ -24,7 +24,7 @@ enum flow_state {
 	FLOW_ESTABLISHED = 2,  /* TCP: the handshake's last ACK seen. Others: reply seen */
 	FLOW_CLOSING = 3,      /* TCP: one FIN seen */
 	FLOW_CLOSED = 4,       /* TCP: both FINs seen, or RST; nothing but the rest of the good-bye passes */
-	FLOW_REVOKED = 5,      /* refused by a later policy, or expired: only RST and bare ACK pass, so that both ends learn of it */
+	FLOW_REVOKED = 5,      /* refused by a later policy, or expired: only RST and bare ACK pass, so both ends learn of it */
 };
 
 enum flow_flags {

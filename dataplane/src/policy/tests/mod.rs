@@ -2,4 +2,5 @@ mod evaluate;
 mod kernel;
 mod random;
 mod scenarios;
+mod steps;
 mod world;
