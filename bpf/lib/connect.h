@@ -51,14 +51,6 @@ static __always_inline void forget_tcp(__u64 cookie)
 	bpf_map_delete_elem(&connections, &cookie);
 }
 
-/* The place where remember_tcp() will put it: see touch_backend(). */
-static __always_inline void touch_connection(struct bpf_sock_addr *ctx)
-{
-	__u64 cookie = bpf_get_socket_cookie(ctx);
-
-	bpf_map_lookup_elem(&connections, &cookie);
-}
-
 /* Counted by sockops when the SYN leaves, and until the connection is closed. */
 static __always_inline void remember_tcp(struct bpf_sock_addr *ctx, const struct endpoint *vip, const struct choice *choice)
 {
@@ -106,12 +98,11 @@ static __always_inline enum reason admit_socket(struct bpf_sock_addr *ctx, struc
 static __always_inline int connect_service(struct bpf_sock_addr *ctx, struct endpoint *user)
 {
 	struct service_key key = { .addr = user->addr, .port = user->port, .protocol = ctx->protocol };
+	__u64 socket = ctx->protocol == IPPROTO_TCP ? bpf_get_socket_cookie(ctx) : 0;
 	struct choice choice = {};
 	enum reason why;
 
-	if (ctx->protocol == IPPROTO_TCP)
-		touch_connection(ctx);
-	switch (choose(&key, bpf_get_netns_cookie(ctx), &choice)) {
+	switch (choose(&key, bpf_get_netns_cookie(ctx), socket, &choice)) {
 	case CHOICE_NO_SERVICE:
 		forget(ctx);
 		return SOCKET_ALLOW;

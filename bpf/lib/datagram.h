@@ -13,7 +13,7 @@ static __always_inline bool crosses(const struct passage *passage, const struct 
 
 static __always_inline enum reason datagram_reply(struct passage *passage, struct flow *pending)
 {
-	enum reason reason = judge_pending(passage);
+	enum reason reason = ensure_pending(passage, pending);
 
 	if (reason)
 		return reason;
@@ -30,16 +30,11 @@ VERIFIED_ONCE int datagram(struct passage *passage)
 
 	if (!passage)
 		return REASON_MALFORMED;
-	flow = find_flow(&ct, passage);
-	if (flow && is_of_another_pod(flow, passage)) {
-		tell_close(&passage->key, flow, REASON_BACKEND_GONE);
-		forget_flow(&ct, passage);
-		flow = NULL;
-	}
+	flow = find_tracked(passage);
 	if (flow) {
 		if (crosses(passage, flow))
 			return ask(passage, passage->sender);
-		reason = judge_tracked(passage);
+		reason = ensure_tracked(passage, flow);
 		if (!reason)
 			count_packet(flow, passage);
 		return reason;
@@ -53,7 +48,7 @@ VERIFIED_ONCE int datagram(struct passage *passage)
 		return ask(passage, passage->sender);
 	if (opener_of(pending) != sender_of(passage))
 		return datagram_reply(passage, pending);
-	reason = judge_pending(passage);
+	reason = ensure_pending(passage, pending);
 	if (!reason)
 		count_packet(pending, passage);
 	return reason;

@@ -91,11 +91,12 @@ static __always_inline struct flow *find_flow(void *map, const struct passage *p
 	return bpf_map_lookup_elem(map, &key);
 }
 
-static __always_inline bool put_flow(void *map, const struct passage *passage, const struct flow *flow)
+/* 0, or an error as of bpf_map_update_elem(). */
+static __always_inline long put_flow(void *map, const struct passage *passage, const struct flow *flow, __u64 flags)
 {
 	struct flow_key key = passage->key;
 
-	return !bpf_map_update_elem(map, &key, flow, BPF_ANY);
+	return bpf_map_update_elem(map, &key, flow, flags);
 }
 
 static __always_inline void forget_flow(void *map, const struct passage *passage)

@@ -56,7 +56,7 @@ static __always_inline enum reason tcp_open(struct passage *passage, struct flow
 	/* The SYN-ACK to it, or the ACK to that, was lost. */
 	if (flow && flow->isn == packet->sequence && opener_of(flow) == sender && flow->state <= FLOW_ESTABLISHED &&
 	    !(flow->flags & FLOW_PICKED_UP)) {
-		reason = judge_tracked(passage);
+		reason = ensure_tracked(passage, flow);
 		if (reason)
 			return reason;
 		if (is_counted_here(passage, flow))
@@ -71,7 +71,7 @@ static __always_inline enum reason tcp_open(struct passage *passage, struct flow
 			return reason;
 		return begin(passage, packet->next != packet->sequence + 1 ? FLOW_SYN_DATA : 0);
 	}
-	reason = judge_pending(passage);
+	reason = ensure_pending(passage, pending);
 	if (reason)
 		return reason;
 	if (pending->isn != packet->sequence || !end_of(pending, sender)->sent)
@@ -82,40 +82,64 @@ static __always_inline enum reason tcp_open(struct passage *passage, struct flow
 	return REASON_NONE;
 }
 
-/* A SYN-ACK. */
-static __always_inline enum reason tcp_answer(struct passage *passage, struct flow *flow)
+/* Moves a flow to `ct` that a SYN-ACK has answered; an earlier connection between these ports ends with that. */
+static __always_inline enum reason replace(struct passage *passage, struct flow *pending)
 {
-	const struct packet *packet = &passage->packet;
-	__u32 sender = sender_of(passage), opener = other(sender);
-	struct flow *pending = find_flow(&ct_pending, passage);
+	long error = put_flow(&ct, passage, pending, BPF_NOEXIST);
+	struct flow *earlier;
+
+	if (error == -EEXIST) {
+		earlier = find_tracked(passage);
+		if (earlier)
+			tell_close(&passage->key, earlier, REASON_RST);
+		error = put_flow(&ct, passage, pending, BPF_ANY);
+	}
+	if (error)
+		return is_full();
+	forget_flow(&ct_pending, passage);
+	return REASON_NONE;
+}
+
+/* A SYN-ACK sent again. */
+static __always_inline enum reason tcp_answer_again(struct passage *passage)
+{
+	struct flow *flow = find_tracked(passage);
 	enum reason reason;
 
-	if (pending && opener_of(pending) == opener && !(pending->flags & FLOW_PICKED_UP) &&
-	    acknowledges_syn(pending, packet->acknowledged)) {
-		reason = judge_pending(passage);
-		if (reason)
-			return reason;
-		/* Of a SYN that was sent again it is not known which one is answered (Karn). */
-		if (!pending->retransmits)
-			pending->rtt_us = (passage->now - pending->first_ns) / 1000;
-		pending->state = FLOW_SYN_RECEIVED;
-		end_of(pending, sender)->sent = packet->next;
-		end_of(pending, sender)->acked = packet->acknowledged;
-		end_of(pending, opener)->acked = packet->next;
-		count_packet(pending, passage);
-		if (flow)
-			tell_close(&passage->key, flow, REASON_RST);
-		return promote(passage, pending);
-	}
-	if (!flow || opener_of(flow) != opener || flow->state >= FLOW_CLOSED || !acknowledges_syn(flow, packet->acknowledged))
+	if (!flow || opener_of(flow) == sender_of(passage) || flow->state >= FLOW_CLOSED ||
+	    !acknowledges_syn(flow, passage->packet.acknowledged))
 		return REASON_TCP_HANDSHAKE;
-	reason = judge_tracked(passage);
+	reason = ensure_tracked(passage, flow);
 	if (reason)
 		return reason;
 	if (is_counted_here(passage, flow))
 		flow->retransmits++;
 	count_packet(flow, passage);
 	return REASON_NONE;
+}
+
+/* A SYN-ACK; `pending`: what `ct_pending` has between its ports, or NULL. */
+static __always_inline enum reason tcp_answer(struct passage *passage, struct flow *pending)
+{
+	const struct packet *packet = &passage->packet;
+	__u32 sender = sender_of(passage), opener = other(sender);
+	enum reason reason;
+
+	if (!pending || opener_of(pending) != opener || pending->flags & FLOW_PICKED_UP ||
+	    !acknowledges_syn(pending, packet->acknowledged))
+		return tcp_answer_again(passage);
+	reason = ensure_pending(passage, pending);
+	if (reason)
+		return reason;
+	/* Of a SYN that was sent again it is not known which one is answered (Karn). */
+	if (!pending->retransmits)
+		pending->rtt_us = (passage->now - pending->first_ns) / 1000;
+	pending->state = FLOW_SYN_RECEIVED;
+	end_of(pending, sender)->sent = packet->next;
+	end_of(pending, sender)->acked = packet->acknowledged;
+	end_of(pending, opener)->acked = packet->next;
+	count_packet(pending, passage);
+	return replace(passage, pending);
 }
 
 /*
@@ -174,7 +198,7 @@ static __always_inline enum reason tcp_continue(struct passage *passage, struct 
 		return tcp_reset(passage, flow);
 	if (flow->state == FLOW_REVOKED)
 		return is_bare_ack(packet) ? REASON_NONE : REASON_REVOKED;
-	reason = judge_tracked(passage);
+	reason = ensure_tracked(passage, flow);
 	if (reason)
 		return reason;
 	/* The rest of the good-bye: what was sent may have to be sent again, but nothing new. */
@@ -225,7 +249,7 @@ static __always_inline enum reason tcp_half_open(struct passage *passage, struct
 	/* A server that still has an earlier connection between these ports answers a SYN with a bare ACK (RFC 5961 4.2). */
 	if (!(pending->flags & FLOW_PICKED_UP) && (is_opener || packet->tcp_flags & TCP_FIN))
 		return REASON_TCP_HANDSHAKE;
-	reason = judge_pending(passage);
+	reason = ensure_pending(passage, pending);
 	if (reason)
 		return reason;
 	count_packet(pending, passage);
@@ -251,23 +275,33 @@ static __always_inline enum reason tcp_pick_up(struct passage *passage)
 	return begin(passage, FLOW_PICKED_UP);
 }
 
+/* A segment whose flow is at hand and has been judged: of `ct_pending` for a SYN-ACK, else of `ct`. */
+static __always_inline enum reason tcp_judged(struct passage *passage, struct flow *flow)
+{
+	switch (passage->packet.tcp_flags & TCP_STEP) {
+	case TCP_SYN | TCP_ACK:
+		return tcp_answer(passage, flow);
+	case TCP_ACK:
+	case TCP_FIN | TCP_ACK:
+	case TCP_RST:
+	case TCP_RST | TCP_ACK:
+		return tcp_continue(passage, flow);
+	default:
+		return REASON_TCP_FLAGS;
+	}
+}
+
 VERIFIED_ONCE int tcp(struct passage *passage)
 {
 	struct flow *flow, *pending;
 
 	if (!passage)
 		return REASON_MALFORMED;
-	flow = find_flow(&ct, passage);
-	if (flow && is_of_another_pod(flow, passage)) {
-		tell_close(&passage->key, flow, REASON_BACKEND_GONE);
-		forget_flow(&ct, passage);
-		flow = NULL;
-	}
 	switch (passage->packet.tcp_flags & TCP_STEP) {
 	case TCP_SYN:
-		return tcp_open(passage, flow);
+		return tcp_open(passage, find_tracked(passage));
 	case TCP_SYN | TCP_ACK:
-		return tcp_answer(passage, flow);
+		return tcp_answer(passage, find_flow(&ct_pending, passage));
 	case TCP_ACK:
 	case TCP_FIN | TCP_ACK:
 	case TCP_RST:
@@ -276,6 +310,7 @@ VERIFIED_ONCE int tcp(struct passage *passage)
 	default:
 		return REASON_TCP_FLAGS;
 	}
+	flow = find_tracked(passage);
 	if (flow)
 		return tcp_continue(passage, flow);
 	pending = find_flow(&ct_pending, passage);

@@ -138,46 +138,105 @@ VERIFIED_ONCE int judge_pending(struct passage *passage)
 	return REASON_NONE;
 }
 
+/* An entry of `ct`; what a pod that is gone has left there ends, and does not count. */
+static __always_inline struct flow *find_tracked(struct passage *passage)
+{
+	struct flow *flow = find_flow(&ct, passage);
+
+	if (!flow || !is_of_another_pod(flow, passage))
+		return flow;
+	tell_close(&passage->key, flow, REASON_BACKEND_GONE);
+	forget_flow(&ct, passage);
+	return NULL;
+}
+
 static __always_inline enum reason is_full(void)
 {
 	count(COUNTER_CONNTRACK_FULL);
 	return REASON_CONNTRACK_FULL;
 }
 
+/* As judge_tracked(), where the entry is at hand: most have been judged, and are not looked for a second time. */
+static __always_inline enum reason ensure_tracked(struct passage *passage, const struct flow *flow)
+{
+	return is_judged(flow, passage) ? REASON_NONE : judge_tracked(passage);
+}
+
+/* Likewise judge_pending(). */
+static __always_inline enum reason ensure_pending(struct passage *passage, const struct flow *pending)
+{
+	return is_judged(pending, passage) ? REASON_NONE : judge_pending(passage);
+}
+
+static __always_inline void open_end(struct flow_end *end, const struct packet *packet, bool counted)
+{
+	end->sent = packet->next;
+	end->acked = packet->acknowledged;
+	end->bytes = counted ? packet->length : 0;
+	end->packets = counted;
+}
+
+static __always_inline void answer_end(struct flow_end *end, const struct packet *packet)
+{
+	end->sent = packet->acknowledged;
+	end->acked = packet->sequence + 1;
+}
+
+/* Both ends of a new flow, by branches: the verifier follows no pointer into the stack that is computed. */
+static __always_inline void place_ends(struct flow *fresh, const struct passage *passage)
+{
+	const struct packet *packet = &passage->packet;
+	/* As is_counted_here(). */
+	bool counted = passage->from_pod || !passage->peer.interface;
+
+	if (passage->sender & 1) {
+		open_end(&fresh->end_1, packet, counted);
+		answer_end(&fresh->end_0, packet);
+	} else {
+		open_end(&fresh->end_0, packet, counted);
+		answer_end(&fresh->end_1, packet);
+	}
+	if (pod_end(passage)) {
+		fresh->identity[1] = passage->pod.identity;
+		fresh->interface[1] = passage->pod.interface;
+		fresh->identity[0] = passage->peer.identity;
+		fresh->interface[0] = passage->peer.interface;
+	} else {
+		fresh->identity[0] = passage->pod.identity;
+		fresh->interface[0] = passage->pod.interface;
+		fresh->identity[1] = passage->peer.identity;
+		fresh->interface[1] = passage->peer.interface;
+	}
+}
+
 /* A new flow that the sender of this packet opens, and that its pod's policy has let through. */
 VERIFIED_ONCE int begin(struct passage *passage, __u32 flags)
 {
-	struct flow fresh = {}, *flow;
-	const struct packet *packet;
-	__u32 sender, receiver;
+	struct flow fresh = {};
 
 	if (!passage)
 		return REASON_MALFORMED;
-	packet = &passage->packet;
-	sender = sender_of(passage);
-	receiver = other(sender);
+	place_ends(&fresh, passage);
 	fresh.first_ns = passage->now;
-	fresh.flags = flags | (sender ? FLOW_FROM_END_1 : 0);
-	fresh.isn = packet->sequence;
-
-	if (!put_flow(&ct_pending, passage, &fresh))
-		return is_full();
-	flow = find_flow(&ct_pending, passage);
-	if (!flow)
-		return is_full();
-	end_of(flow, sender)->sent = packet->next;
-	end_of(flow, sender)->acked = packet->acknowledged;
-	end_of(flow, receiver)->sent = packet->acknowledged;
-	end_of(flow, receiver)->acked = packet->sequence + 1;
-	settle(flow, passage);
-	count_packet(flow, passage);
-	return REASON_NONE;
+	fresh.last_ns = passage->now;
+	fresh.flags = flags | (passage->sender & 1 ? FLOW_FROM_END_1 : 0);
+	fresh.isn = passage->packet.sequence;
+	fresh.reason = passage->rule.reason;
+	if (passage->from_pod) {
+		fresh.epoch[0] = passage->epoch;
+		fresh.rule[0] = passage->rule.id;
+	} else {
+		fresh.epoch[1] = passage->epoch;
+		fresh.rule[1] = passage->rule.id;
+	}
+	passage->audited = passage->rule.audit;
+	return put_flow(&ct_pending, passage, &fresh, BPF_ANY) ? is_full() : REASON_NONE;
 }
 
 /* Moves a flow that has been answered from `ct_pending` to `ct`. */
 static __always_inline enum reason promote(const struct passage *passage, struct flow *pending)
 {
-	if (!put_flow(&ct, passage, pending))
+	if (put_flow(&ct, passage, pending, BPF_ANY))
 		return is_full();
 	forget_flow(&ct_pending, passage);
 	return REASON_NONE;

@@ -29,41 +29,49 @@ static __always_inline bool is_group(const struct packet *packet)
 /* What is known of a packet's flow. */
 enum acquaintance {
 	FLOW_UNKNOWN,
-	FLOW_JUDGED, /* TCP, no SYN: of a flow in `ct` that was judged by policy as it is now, from the interface where its pod is */
+	FLOW_JUDGED, /* TCP, what tcp_judged() takes: judged by policy as it is now, from the interface where its pod is */
 	FLOW_PASSES, /* the same of any protocol, and it is established: one look-up, and nothing else to be asked */
 };
 
-static __always_inline void recall_ends(struct passage *passage, const struct flow *flow, __u32 pod)
+static __always_inline void recall_ends(struct passage *passage, const struct flow *flow)
 {
+	__u32 pod = pod_end(passage), peer = other(pod);
+
 	passage->pod.identity = flow->identity[pod];
 	passage->pod.interface = flow->interface[pod];
-	passage->peer.identity = flow->identity[other(pod)];
-	passage->peer.interface = flow->interface[other(pod)];
+	passage->peer.identity = flow->identity[peer];
+	passage->peer.interface = flow->interface[peer];
 }
 
-static __always_inline enum acquaintance meet(struct passage *passage)
+/* What `ct` has of this packet's flow, and of a SYN-ACK's `ct_pending`. */
+static __always_inline struct flow *recall(const struct passage *passage, __u32 step)
+{
+	if (passage->packet.protocol == IPPROTO_TCP && step & TCP_SYN)
+		return step & TCP_ACK ? find_flow(&ct_pending, passage) : NULL;
+	return find_flow(&ct, passage);
+}
+
+/* Fills in `known` unless the flow is unknown. */
+static __always_inline enum acquaintance meet(struct passage *passage, struct flow **known)
 {
 	const struct packet *packet = &passage->packet;
-	__u32 pod, side, step = packet->tcp_flags & TCP_STEP;
+	__u32 step = packet->tcp_flags & TCP_STEP;
 	struct flow *flow;
 
 	if (packet->kind != PACKET_FLOW || packet->fragment)
 		return FLOW_UNKNOWN;
-	flow = find_flow(&ct, passage);
+	flow = recall(passage, step);
 	if (!flow)
 		return FLOW_UNKNOWN;
-	pod = pod_end(passage);
-	side = side_of(passage, opener_of(flow));
 	passage->epoch = policy_epoch();
-	if (!passage->epoch || flow->epoch[side] != passage->epoch || flow->interface[pod] != passage->interface)
+	if (!passage->epoch || !is_judged(flow, passage))
 		return FLOW_UNKNOWN;
+	*known = flow;
 	if (packet->protocol != IPPROTO_TCP) {
 		if (flow->state != FLOW_ESTABLISHED || crosses(passage, flow))
 			return FLOW_UNKNOWN;
-	} else if (step & TCP_SYN) {
-		return FLOW_UNKNOWN;
 	} else if (flow->state != FLOW_ESTABLISHED || step != TCP_ACK) {
-		recall_ends(passage, flow, pod);
+		recall_ends(passage, flow);
 		return FLOW_JUDGED;
 	} else {
 		advance(flow, passage);
@@ -103,6 +111,12 @@ static __always_inline enum reason judge_error(struct __sk_buff *skb, struct pas
 	return reason == REASON_UNRELATED && passage->peer.flags & IDENTITY_HOST ? REASON_NONE : reason;
 }
 
+/* Whether the pod has a policy. Those who ask it are told. */
+static __always_inline bool is_ready(__u32 interface)
+{
+	return bpf_map_lookup_elem(&local_workloads, &interface);
+}
+
 /* Whatever meet() does not settle. */
 static __always_inline enum reason judge_packet(struct __sk_buff *skb, struct passage *passage)
 {
@@ -110,18 +124,20 @@ static __always_inline enum reason judge_packet(struct __sk_buff *skb, struct pa
 	__u32 interface = passage->interface;
 
 	passage->epoch = policy_epoch();
-	if (!passage->epoch || !bpf_map_lookup_elem(&local_workloads, &interface))
+	if (!passage->epoch)
 		return REASON_NOT_READY;
 	identify(&packet->source, passage->from_pod ? &passage->pod : &passage->peer);
 	identify(&packet->destination, passage->from_pod ? &passage->peer : &passage->pod);
 	if (passage->pod.interface != interface) {
+		if (!is_ready(interface))
+			return REASON_NOT_READY;
 		if (passage->from_pod)
 			return REASON_SPOOFED;
 		/* Groups have many members, each with its own policy: no entry could stand for all. */
 		return is_group(packet) ? ask(passage, passage->sender) : REASON_MISDELIVERED;
 	}
 	if (packet->kind == PACKET_ERROR)
-		return judge_error(skb, passage);
+		return is_ready(interface) ? judge_error(skb, passage) : REASON_NOT_READY;
 	if (packet->fragment == FRAGMENT_LATER)
 		return judge_later_fragment(passage);
 	return packet->protocol == IPPROTO_TCP ? tcp(passage) : datagram(passage);
@@ -154,6 +170,7 @@ static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
 	struct passage passage = { .interface = skb->ifindex, .from_pod = from_pod };
 	enum reason reason = parse(skb, &passage.packet);
 	enum acquaintance known;
+	struct flow *flow = NULL;
 
 	if (reason)
 		return refuse(&passage, reason);
@@ -165,11 +182,11 @@ static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
 			return refuse(&passage, reason);
 	}
 	passage.sender = flow_key_of(&passage.packet, &passage.key);
-	known = meet(&passage);
+	known = meet(&passage, &flow);
 	if (known == FLOW_PASSES)
 		return POD_PASS;
 	passage.now = bpf_ktime_get_ns();
-	reason = known == FLOW_JUDGED ? tcp(&passage) : judge_packet(skb, &passage);
+	reason = known == FLOW_JUDGED && flow ? tcp_judged(&passage, flow) : judge_packet(skb, &passage);
 	return reason ? refuse(&passage, reason) : pass(&passage);
 }
 

@@ -9,9 +9,9 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, OpenMapMut, OpenObject};
 
 use super::skel::{WeftSkel, WeftSkelBuilder};
-use super::{BpfError, PinDir, clock};
+use super::{BpfError, PinDir, clock, size};
 
-/// Sizes that differ from those in `bpf/include/maps.h`: map name to entries.
+/// Sizes that differ from those in `bpf/include/maps.h` and [`size::of_machine`]: map name to entries.
 pub type MapSizes = BTreeMap<String, u32>;
 
 const BACKENDS: &str = "backends";
@@ -116,7 +116,7 @@ fn prepare_map(
 ) -> Result<Option<String>, BpfError> {
     let path = pins.maps().join(name);
     let mut warning = None;
-    let mut entries = size;
+    let mut entries = size.or_else(|| size::of_machine(name));
     if path.exists() {
         let pinned = MapHandle::from_pinned_path(&path)
             .map_err(failed(format!("opening {}", path.display())))?
@@ -126,7 +126,7 @@ fn prepare_map(
                 "map {name} keeps its {pinned} entries: {size} take effect after `weft cleanup`"
             ));
         }
-        entries = (map.max_entries() != pinned || size.is_some()).then_some(pinned);
+        entries = Some(pinned);
     }
     if let Some(entries) = entries {
         map.set_max_entries(entries)

@@ -18,6 +18,7 @@ mod open;
 mod pin;
 mod pod;
 mod run;
+mod size;
 mod skel;
 mod slots;
 mod table;
