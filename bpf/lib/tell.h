@@ -47,6 +47,7 @@ VERIFIED_ONCE int tell_flow(const struct flow_key *key, const struct flow *flow,
 	event->backend = flow->backend;
 	event->rtt_us = flow->rtt_us;
 	event->retransmits = flow->retransmits;
+	event->isn = flow->flags & FLOW_PICKED_UP ? 0 : flow->isn;
 	event->interface = flow->interface[either(opener ^ side)];
 	event->direction = side ? DIRECTION_INGRESS : DIRECTION_EGRESS;
 	event->verdict = telling->verdict;
@@ -86,6 +87,8 @@ VERIFIED_ONCE int tell_packet(const struct passage *passage, const struct tellin
 	event->verdict = telling->verdict;
 	event->reason = telling->reason;
 	event->tcp_flags = packet->tcp_flags;
+	if ((packet->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN)
+		event->isn = packet->sequence;
 	submit_event(event);
 	return 0;
 }

@@ -22,6 +22,7 @@ use crate::http::{self, BindError, MetricsAddress};
 use crate::interfaces::{Interfaces, InterfacesReceiver};
 use crate::limits;
 use crate::metrics::Metrics;
+use crate::otlp::{self, ExportConfig};
 use crate::tables::TableError;
 use crate::tables::policy::Verdict;
 use crate::xds::{Client, ClientConfig, Connect, InProcess, SharedStatus, TcpConnect};
@@ -69,6 +70,8 @@ pub struct AgentConfig {
     pub flow_history: NonZeroUsize,
     /// What becomes of connections about which no policy says anything.
     pub default_policy: Verdict,
+    /// Where traces go, if they go anywhere.
+    pub export: Option<ExportConfig>,
 }
 
 /// Default of [`AgentConfig::flow_history`]: about 10 MB.
@@ -92,6 +95,7 @@ impl AgentConfig {
             drain_timeout: Duration::from_secs(600),
             flow_history: FLOW_HISTORY,
             default_policy: Verdict::Allow,
+            export: None,
         }
     }
 }
@@ -210,6 +214,10 @@ pub async fn run_on(
         Arc::clone(&metrics),
         drain.clone(),
     );
+    let export = config.export.map(|export| {
+        let (node, log) = (config.node.clone(), observed.log.clone());
+        otlp::export(export, node, log, Arc::clone(&metrics), drain.clone())
+    });
     let admin = AdminService {
         engine: engine.clone(),
         xds: status.clone(),
@@ -242,6 +250,9 @@ pub async fn run_on(
         client.run(token).await.map_err(|e| e.to_string())
     });
     tasks.spawn("reader of events", events);
+    if let Some(export) = export {
+        tasks.spawn("export of traces", export);
+    }
     tasks.spawn("sweeper of connections", sweeper.run(drain.clone()));
     let token = drain.clone();
     tasks.spawn("news of policies", async {

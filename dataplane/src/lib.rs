@@ -18,6 +18,7 @@ pub mod limits;
 pub mod metrics;
 mod netlink;
 mod netns;
+pub mod otlp;
 pub mod policy;
 pub mod tables;
 pub mod xds;

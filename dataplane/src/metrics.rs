@@ -16,6 +16,7 @@ use weft_proto::resource::ResourceType;
 use weft_proto::wire::admin::v1::ServiceLimits;
 
 use crate::flow::FlowMetrics;
+use crate::otlp::ExportMetrics;
 
 /// Services with own series; beyond that there are only sums. Label sets cost memory here and money where they are stored.
 pub const SERVICE_SERIES: usize = 1_000;
@@ -83,6 +84,8 @@ pub struct Metrics {
     registry: Mutex<Registry>,
     /// Flows and sweeps.
     pub flows: FlowMetrics,
+    /// Spans on their way to a collector.
+    pub export: ExportMetrics,
     apply_seconds: Family<TypeLabel, Histogram, fn() -> Histogram>,
     applied: Family<TypeLabel, Counter>,
     /// Streams to the control plane that were lost, or could not be opened.
@@ -123,6 +126,7 @@ impl Metrics {
         let metrics = Self {
             registry: Mutex::new(Registry::with_prefix("weft")),
             flows: FlowMetrics::default(),
+            export: ExportMetrics::default(),
             apply_seconds: Family::new_with_constructor(|| Histogram::new(APPLY_SECONDS)),
             applied: Family::default(),
             reconnects: Counter::default(),
@@ -195,6 +199,7 @@ impl Metrics {
         let help = "Ejections of backends of the service";
         r.register("service_ejections", help, self.ejections.clone());
         self.flows.register(&mut r);
+        self.export.register(&mut r);
         let help = "What kernel programs have counted since their maps were made";
         r.register("kernel_events", help, self.kernel.clone());
     }

@@ -85,7 +85,9 @@ struct event {
 	__u8 verdict;    /* enum verdict */
 	__u8 reason;     /* enum reason */
 	__u8 tcp_flags;  /* of the packet that was refused, as in the header's byte 13 */
+	__u32 isn;       /* TCP: the SYN's sequence number, host order: all nodes know the connection by it; 0: not known */
+	__u32 pad;       /* zero */
 };
-_Static_assert(sizeof(struct event) == 144, "ABI");
+_Static_assert(sizeof(struct event) == 152, "ABI");
 
 #endif

@@ -12,7 +12,7 @@ use weft_dataplane::http::MetricsAddress;
 use weft_dataplane::tables::policy::Verdict;
 use weft_l7_proxy::EnvoyChoice;
 
-use super::{MapSize, Refusal, RunDir, unsupported};
+use super::{MapSize, OtlpArgs, RunDir};
 
 /// Options of the node agent.
 #[derive(Debug, Args)]
@@ -88,9 +88,8 @@ pub(crate) struct AgentArgs {
     )]
     pub(crate) default_policy: DefaultPolicy,
 
-    /// OTLP collector for traces and metrics. Not in this version: refused
-    #[arg(long, env = "WEFT_OTLP", value_name = "URL")]
-    pub(crate) otlp: Option<String>,
+    #[command(flatten)]
+    pub(crate) otlp: OtlpArgs,
 }
 
 /// Default of `--bpffs`.
@@ -149,18 +148,5 @@ impl AgentArgs {
         let explicit = self.metrics.is_some();
         let Metrics(wanted) = self.metrics.unwrap_or(Metrics(Some(DEFAULT_METRICS)));
         wanted.map(|address| MetricsAddress { address, explicit })
-    }
-
-    /// # Errors
-    /// An option asks for what this version cannot do, and doing without would surprise.
-    pub(super) fn check(&self) -> Result<(), Refusal> {
-        if self.otlp.is_some() {
-            return Err(unsupported::refuse(
-                "--otlp",
-                "the export of traces and metrics is",
-                "leave the option out, and scrape --metrics instead",
-            ));
-        }
-        Ok(())
     }
 }

@@ -113,7 +113,6 @@ pub(crate) struct UpArgs {
 impl UpArgs {
     pub(super) fn check(&self) -> Result<(), Refusal> {
         self.source.folder()?;
-        self.agent.check()?;
         self.security.check()?;
         self.listen
             .map_or(Ok(()), |address| self.security.check_listen(address))

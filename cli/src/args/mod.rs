@@ -6,6 +6,7 @@ mod file;
 mod flows;
 mod look;
 mod map_size;
+mod otlp;
 mod remote;
 mod unsupported;
 
@@ -20,6 +21,7 @@ pub(crate) use control::{ControlArgs, SourceArgs, UpArgs};
 pub(crate) use flows::{CheckArgs, ConntrackArgs, FlowsArgs};
 pub(crate) use look::{CleanupArgs, DoctorArgs, ListArgs, OutputFormat, RunDir, StatusArgs};
 pub(crate) use map_size::MapSize;
+pub(crate) use otlp::OtlpArgs;
 pub(crate) use remote::RemoteAgentArgs;
 
 /// Sidecarless service mesh: services and load balancing in the kernel, by eBPF.

@@ -34,7 +34,6 @@ pub(crate) struct RemoteAgentArgs {
 
 impl RemoteAgentArgs {
     pub(super) fn check(&self) -> Result<(), Refusal> {
-        self.agent.check()?;
         self.security.check()?;
         if self.control.is_loopback() || self.security.insecure {
             return Ok(());

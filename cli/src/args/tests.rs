@@ -146,7 +146,6 @@ fn bad_values_name_the_option() {
 #[test]
 fn what_this_version_has_not_is_refused() {
     for (options, what) in [
-        ("--otlp http://127.0.0.1:4317", "export"),
         ("--join-token-file t", "TLS"),
         ("--ca-bundle t", "TLS"),
         ("--kubeconfig k", "Kubernetes"),
@@ -249,6 +248,28 @@ fn a_bad_value_in_the_file_names_the_option() {
 }
 
 #[test]
+fn traces_have_their_options() {
+    let args = agent(
+        "--otlp http://c:4318 --otlp-header a=b --otlp-sampling 0.1 --otlp-workload-sampling a/b=1",
+    );
+    let config = args.otlp.config().expect("an address");
+    assert_eq!(config.target.to_string(), "http://c:4318/v1/traces");
+    assert_eq!((config.headers.len(), config.bytes_per_second), (1, 0));
+    for (wrong, option) in [
+        ("--otlp collector:4317", "--otlp"),
+        ("--otlp http://c --otlp-sampling 2", "--otlp-sampling"),
+        (
+            "--otlp http://c --otlp-workload-sampling 2",
+            "--otlp-workload-sampling",
+        ),
+        ("--otlp http://c --otlp-header token", "--otlp-header"),
+    ] {
+        let error = refused(&format!("weft up --manifests m --node n {wrong}"));
+        assert!(error.contains(option), "{wrong}: {error}");
+    }
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let error = refused("weft status --config /nonexistent/weft.yaml");
     assert!(error.contains("/nonexistent/weft.yaml"), "{error}");
@@ -256,10 +277,7 @@ fn a_missing_file_is_named() {
 
 #[test]
 fn the_file_cannot_bring_back_a_refused_option() {
-    let error = with_file(
-        "otlp: http://127.0.0.1:4317\n",
-        "weft up --manifests m --node n",
-    );
+    let error = with_file("join-token-file: token\n", "weft up --manifests m --node n");
     assert!(
         error
             .expect_err("refused")

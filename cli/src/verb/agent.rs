@@ -69,5 +69,6 @@ fn config(args: &AgentArgs, control: ControlTarget) -> Result<AgentConfig> {
         drain_timeout: args.drain_timeout,
         flow_history: args.flow_history,
         default_policy: args.default_policy.into(),
+        export: args.otlp.config(),
     })
 }

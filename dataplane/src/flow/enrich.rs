@@ -12,6 +12,16 @@ use super::{Direction, Event, EventKind, NamedEvent, Names, message, owner, prot
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
 impl NamedEvent {
+    /// allowed, denied, audited, or nothing.
+    pub(crate) const fn verdict(&self) -> &'static str {
+        verdict(self.event.kind)
+    }
+
+    /// Which way its packets take.
+    pub(crate) fn path(&self) -> &'static str {
+        path(&self.event)
+    }
+
     /// All of it, for people and programs.
     #[must_use]
     pub fn flow(&self) -> wire::Flow {

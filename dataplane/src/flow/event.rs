@@ -127,6 +127,8 @@ pub struct Event {
     pub reason: Reason,
     /// Of a refused TCP packet, as in the header's byte 13.
     pub tcp_flags: u8,
+    /// TCP: sequence number of the SYN, by which all nodes know the connection; 0: not known.
+    pub isn: u32,
 }
 
 impl Event {
@@ -161,6 +163,7 @@ impl Event {
             allowed: u32::from(raw.verdict) == types::verdict::VERDICT_ALLOW.0,
             reason: Reason::from_raw(raw.reason),
             tcp_flags: raw.tcp_flags,
+            isn: raw.isn,
         })
     }
 }

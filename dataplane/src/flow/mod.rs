@@ -36,4 +36,4 @@ pub(crate) use names::object;
 #[cfg(test)]
 pub(crate) mod fake;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -28,6 +28,33 @@ pub struct NamedEvent {
     pub(super) decider: Arc<Decider>,
 }
 
+impl NamedEvent {
+    /// Without its port; shared by all events of this end, as long as its names stay the same.
+    pub(crate) const fn source(&self) -> &Arc<Endpoint> {
+        &self.source
+    }
+
+    /// As [`NamedEvent::source`].
+    pub(crate) const fn destination(&self) -> &Arc<Endpoint> {
+        &self.destination
+    }
+
+    /// "namespace/name", or nothing.
+    pub(crate) fn service(&self) -> &str {
+        &self.service
+    }
+
+    /// The object that decided, or nothing.
+    pub(crate) fn policy(&self) -> &str {
+        &self.decider.policy
+    }
+
+    /// Its rule, or nothing.
+    pub(crate) fn rule(&self) -> &str {
+        &self.decider.rule
+    }
+}
+
 /// The deciding object and its rule.
 #[derive(Debug, Default)]
 pub(super) struct Decider {

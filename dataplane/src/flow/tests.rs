@@ -5,7 +5,7 @@ use weft_proto::wire::flow::v1::{self as wire, Endpoint, Traffic};
 use super::fake::{CART, FROM_WEB, Fake, NO_SSH, NODE, PROBE, SELECTED, VIP, WEB};
 use super::*;
 
-pub(super) fn event(kind: EventKind, reason: Reason) -> Event {
+pub(crate) fn event(kind: EventKind, reason: Reason) -> Event {
     Event {
         kind,
         time_ns: 5_000_000_000,
@@ -28,6 +28,7 @@ pub(super) fn event(kind: EventKind, reason: Reason) -> Event {
         allowed: false,
         reason,
         tcp_flags: 0,
+        isn: 0,
     }
 }
 

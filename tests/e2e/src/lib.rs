@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ads;
+pub mod collector;
 pub mod counters;
 pub mod envoy;
 pub mod mesh;

@@ -1,0 +1,69 @@
+//! What became of spans.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+/// What becomes of a span: exactly one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum Outcome {
+    /// The collector took it.
+    #[allow(non_camel_case_types)]
+    exported,
+    /// Not of the share that is traced: no loss.
+    #[allow(non_camel_case_types)]
+    sampled_out,
+    /// The second's bytes were used up.
+    #[allow(non_camel_case_types)]
+    over_budget,
+    /// The collector is slower than the flows.
+    #[allow(non_camel_case_types)]
+    queue_full,
+    /// The collector refused it, or was not there for too long.
+    #[allow(non_camel_case_types)]
+    failed,
+    /// The collector took the batch without it.
+    #[allow(non_camel_case_types)]
+    rejected,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: Outcome,
+}
+
+/// Counters of the export.
+#[derive(Debug, Default)]
+pub struct ExportMetrics {
+    spans: Family<OutcomeLabel, Counter<u64, AtomicU64>>,
+    overtaken: Counter,
+}
+
+impl ExportMetrics {
+    pub(crate) fn register(&self, registry: &mut Registry) {
+        let help = "Spans of connections and refusals, by what became of them";
+        registry.register("otlp_spans", help, self.spans.clone());
+        let help = "Flows that were forgotten before they became spans";
+        registry.register("otlp_flows_overtaken", help, self.overtaken.clone());
+    }
+
+    pub(super) fn count(&self, outcome: Outcome, spans: u64) {
+        if spans > 0 {
+            let label = OutcomeLabel { outcome };
+            self.spans.get_or_create(&label).inc_by(spans);
+        }
+    }
+
+    pub(super) fn overtaken(&self, flows: u64) {
+        self.overtaken.inc_by(flows);
+    }
+
+    /// Spans that ended so.
+    #[must_use]
+    pub fn get(&self, outcome: Outcome) -> u64 {
+        self.spans.get_or_create(&OutcomeLabel { outcome }).get()
+    }
+}

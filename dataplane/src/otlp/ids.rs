@@ -1,0 +1,62 @@
+//! Ids that every node makes alike from the connection itself, so that both ends are in one trace without a word between nodes.
+
+use std::net::SocketAddr;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
+
+use crate::flow::NamedEvent;
+
+/// Connections without a sequence number of their own are told apart by when they began, as each node's clock has it.
+const COARSE_SECONDS: u64 = 16;
+const NANOS: u64 = 1_000_000_000;
+
+/// Of which end a span tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Who opened the connection.
+    Client,
+    /// Whom it was opened to.
+    Server,
+}
+
+/// By ends, protocol and the SYN's sequence number.
+pub(super) fn trace_id(named: &NamedEvent, start_unix_nano: u64) -> [u8; 16] {
+    let event = &named.event;
+    let mut bytes = Vec::with_capacity(64);
+    put(&mut bytes, event.source);
+    put(&mut bytes, event.destination);
+    bytes.push(event.protocol);
+    let number = match event.isn {
+        0 => start_unix_nano / (COARSE_SECONDS * NANOS),
+        isn => isn.into(),
+    };
+    bytes.extend(number.to_be_bytes());
+    // Zero stands for no trace.
+    xxh3_128(&bytes).max(1).to_be_bytes()
+}
+
+fn put(bytes: &mut Vec<u8>, at: SocketAddr) {
+    match at.ip() {
+        std::net::IpAddr::V4(ip) => bytes.extend(ip.to_ipv6_mapped().octets()),
+        std::net::IpAddr::V6(ip) => bytes.extend(ip.octets()),
+    }
+    bytes.extend(at.port().to_be_bytes());
+}
+
+/// The span of a connection's end.
+pub(super) fn span_id(trace: [u8; 16], role: Role) -> [u8; 8] {
+    hash(trace, role, 0)
+}
+
+/// A span of something that happened at that end, at `time_ns`.
+pub(super) fn moment_id(trace: [u8; 16], role: Role, time_ns: u64) -> [u8; 8] {
+    hash(trace, role, time_ns.max(1))
+}
+
+fn hash(trace: [u8; 16], role: Role, time_ns: u64) -> [u8; 8] {
+    let mut bytes = [0; 25];
+    bytes[..16].copy_from_slice(&trace);
+    bytes[16] = role as u8;
+    bytes[17..].copy_from_slice(&time_ns.to_be_bytes());
+    xxh3_64(&bytes).max(1).to_be_bytes()
+}

@@ -1,0 +1,27 @@
+//! Traces for an OpenTelemetry collector: a span for each end of a connection, and one for each refusal.
+//!
+//! A [`crate::flow::FlowLog`] is followed, so nothing waits for a collector: flows become spans ([`span`]), some are left out
+//! ([`sampling`], [`budget`]), the rest goes through a bounded queue into batches ([`task`]) and over gRPC or HTTP
+//! ([`transport`]). Each place that can lose spans counts what it lost ([`counts`]).
+//!
+//! Source: OTLP 1.9, <https://opentelemetry.io/docs/specs/otlp/>; names: the semantic conventions,
+//! <https://opentelemetry.io/docs/specs/semconv/>.
+
+mod attributes;
+mod batch;
+mod budget;
+mod counts;
+mod ids;
+mod sampling;
+mod span;
+mod target;
+mod task;
+mod transport;
+
+pub use counts::{ExportMetrics, Outcome};
+pub use sampling::{Ratio, RatioError, Sampling, WorkloadRatio};
+pub use target::{Header, HeaderError, Protocol, Target, TargetError};
+pub use task::{ExportConfig, export};
+
+#[cfg(test)]
+mod tests;
