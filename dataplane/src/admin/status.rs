@@ -10,10 +10,11 @@ use weft_proto::wire::admin::v1 as wire;
 
 use crate::bpf::Attachment;
 use crate::datapath::CounterSource;
+use crate::engine::problem_row;
 use crate::engine::view::Summary;
-use crate::engine::{MapUsage, problem_row};
 use crate::interfaces::{PodAttachment, Report};
 use crate::metrics::Snapshot;
+use crate::tables::MapUsage;
 use crate::xds::XdsStatus;
 
 /// What is known about the agent apart from engine and stream.

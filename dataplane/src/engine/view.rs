@@ -8,10 +8,10 @@ use weft_proto::wire::admin::v1 as wire;
 
 use super::resources::{Target, keys};
 use super::service::{Service, ServiceName};
-use super::{Engine, MapUsage, Rejection};
+use super::{Engine, Rejection};
 use crate::compile::{Family, NodeEndpoint};
 use crate::limits::time_left;
-use crate::tables::BackendLoad;
+use crate::tables::{BackendLoad, MapUsage};
 
 /// About this many rows go into a page.
 const PAGE: usize = 1_000;

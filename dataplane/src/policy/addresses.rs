@@ -7,7 +7,7 @@ use std::sync::Arc;
 use weft_proto::model::policy::Cidr;
 
 use super::PolicyEngine;
-use super::cidrs::{ALL_V4, host, last};
+use super::cidrs::{host, last};
 use super::mirror::key;
 use super::owners::Owner;
 use super::subject::{Class, Subject};
@@ -17,13 +17,15 @@ use crate::tables::policy::{IdentityEntry, IdentityNumber, NodePart};
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
     known: BTreeMap<IpAddr, Assigned>,
-    cidrs: BTreeMap<Cidr, IdentityNumber>,
+    pub(super) cidrs: BTreeMap<Cidr, IdentityNumber>,
     /// Prefixes that are not known to the kernel, and why.
     pub(super) unwritten: BTreeMap<Cidr, String>,
+    /// Addresses that the kernel takes for somebody else, and does not refuse.
+    pub(super) exposed: BTreeSet<IpAddr>,
     /// Addresses that may be nobody's any more.
     gone: BTreeSet<IpAddr>,
     /// Prefixes that may stand in the kernel for no reason.
-    idle: BTreeSet<Cidr>,
+    pub(super) idle: BTreeSet<Cidr>,
     /// Identities that may have lost their last user.
     unused: BTreeSet<IdentityNumber>,
 }
@@ -74,6 +76,7 @@ impl PolicyEngine {
             .collect();
         self.rename(&wanted);
         let mut fresh = self.number(&wanted);
+        fresh.extend(self.untold(&wanted));
         for cidr in cidrs {
             fresh.extend(self.number_cidr(*cidr));
         }
@@ -83,6 +86,19 @@ impl PolicyEngine {
         }
         self.publish(wanted.keys().copied());
         self.publish_cidrs(cidrs.iter().copied());
+        self.reopen();
+        self.withdraw_unseen();
+    }
+
+    /// Identities that are wanted, and of which sets have not been told so far.
+    fn untold(&self, wanted: &BTreeMap<IpAddr, Option<Wanted>>) -> BTreeMap<IdentityNumber, Class> {
+        let untold = self.sets.untold();
+        let wanted = wanted.values().flatten();
+        let known =
+            wanted.filter_map(|w| Some((self.identities.number(&w.class)?, w.class.clone())));
+        known
+            .filter(|(number, _)| untold.contains_key(number))
+            .collect()
     }
 
     fn wanted_at(&self, address: IpAddr) -> Option<Wanted> {
@@ -204,7 +220,8 @@ impl PolicyEngine {
         });
         self.identities.acquire(number);
         self.addresses.cidrs.insert(cidr, number);
-        known.is_none().then_some((number, class))
+        let untold = self.sets.untold().contains_key(&number);
+        (known.is_none() || untold).then_some((number, class))
     }
 
     fn assign(&mut self, address: IpAddr, wanted: Option<&Wanted>) {
@@ -222,6 +239,7 @@ impl PolicyEngine {
             Some(assigned) => self.addresses.known.insert(address, assigned),
             None => {
                 self.mirror.forgive(address);
+                self.addresses.exposed.remove(&address);
                 self.addresses.gone.insert(address);
                 self.addresses.idle.insert(host(address));
                 self.addresses.known.remove(&address)
@@ -238,51 +256,59 @@ impl PolicyEngine {
         }
     }
 
-    /// Writes who has these addresses, where somebody has.
+    /// Writes who has these addresses, where somebody has. Those for whom there is no room are refused before anybody else is let in.
     pub(super) fn publish(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
+        let mut room = self.mirror.room();
         let mut entries = Vec::new();
+        let mut homeless = Vec::new();
         for address in addresses {
-            let Some(assigned) = self.addresses.known.get(&address) else {
+            let Some(entry) = self.entry(address) else {
                 continue;
-            };
-            let entry = IdentityEntry {
-                number: match self.sets.unknown(assigned.number) {
-                    None => assigned.number,
-                    Some(_) => IdentityNumber::REFUSED,
-                },
-                interface: assigned.interface,
-                node: assigned.node,
             };
             let old = self.mirror.get(address).copied();
-            if old == Some(entry) && self.mirror.failure(address).is_none() {
+            if old == Some(entry) {
+                self.mirror.forgive(address);
+                self.settle(address, &entry);
                 continue;
             }
-            let before = old.map_or_else(|| self.outside(address), |old| old.number);
+            if old.is_none() && room == 0 {
+                homeless.push(address);
+                continue;
+            }
+            room -= usize::from(old.is_none());
             self.stale |= old.is_some_and(|old| old.node != entry.node)
-                || self.sets.tells_apart(before, entry.number);
+                || self
+                    .sets
+                    .tells_apart(self.mirror.number_at(address), entry.number);
             entries.push((address, entry));
         }
-        let failed: Vec<IpAddr> = entries
-            .iter()
-            .map(|(address, _)| *address)
-            .filter(|address| self.mirror.failure(*address).is_some())
-            .collect();
+        if !homeless.is_empty() {
+            let reason = self.mirror.refuse_addresses();
+            for address in homeless {
+                self.mirror.fail(address, reason.clone());
+                self.refuse(address);
+            }
+        }
         if !entries.is_empty() {
             self.mirror.write_addresses(&mut self.tables, &entries);
         }
-        // Those that have found room are not refused any more.
-        let found = failed.into_iter();
-        let found = found.filter(|address| self.mirror.failure(*address).is_none());
-        let found: Vec<Cidr> = found.map(host).collect();
-        self.addresses.idle.extend(&found);
-        self.publish_cidrs(found);
+        for (address, entry) in &entries {
+            self.settle(*address, entry);
+        }
     }
 
-    /// As whom policies know an address that is nobody's.
-    fn outside(&self, address: IpAddr) -> IdentityNumber {
-        let cidr = self.cidrs.most_specific(address);
-        let number = cidr.and_then(|cidr| self.addresses.cidrs.get(&cidr));
-        number.copied().unwrap_or(IdentityNumber::WORLD)
+    /// What the kernel is to know about this address; `None`: nobody has it.
+    fn entry(&self, address: IpAddr) -> Option<IdentityEntry> {
+        let assigned = self.addresses.known.get(&address)?;
+        let untold = self.sets.untold().contains_key(&assigned.number);
+        Some(IdentityEntry {
+            number: match untold {
+                false => assigned.number,
+                true => IdentityNumber::REFUSED,
+            },
+            interface: assigned.interface,
+            node: assigned.node,
+        })
     }
 
     /// Writes as whom policies know these prefixes, where they are mentioned.
@@ -296,22 +322,12 @@ impl PolicyEngine {
                 self.addresses.unwritten.remove(&cidr);
                 continue;
             }
+            self.stale |=
+                [self.mirror.cidr(&cidr), Some(number)].contains(&Some(IdentityNumber::REFUSED));
             match self.mirror.write_cidr(&mut self.tables, cidr, number) {
                 Ok(()) => self.addresses.unwritten.remove(&cidr),
                 Err(reason) => self.addresses.unwritten.insert(cidr, reason),
             };
-        }
-    }
-
-    fn wanted_cidr(&self, cidr: &Cidr) -> Option<IdentityNumber> {
-        if host(cidr.address) == *cidr && self.mirror.is_refused(cidr.address) {
-            return Some(IdentityNumber::REFUSED);
-        }
-        match self.addresses.cidrs.get(cidr) {
-            Some(number) if self.sets.unknown(*number).is_none() => Some(*number),
-            Some(_) => Some(IdentityNumber::REFUSED),
-            // Else an IPv4 address would be taken to be in a short IPv6 prefix.
-            None => (*cidr == ALL_V4).then_some(IdentityNumber::WORLD),
         }
     }
 
@@ -344,7 +360,7 @@ impl PolicyEngine {
             let Some(old) = self.mirror.get(*address) else {
                 continue;
             };
-            let outside = self.outside(*address);
+            let outside = self.mirror.outside(*address);
             self.stale |= old.node != NodePart::None || self.sets.tells_apart(old.number, outside);
         }
         if let Err(e) = self.mirror.delete_addresses(&mut self.tables, &gone) {
@@ -355,6 +371,10 @@ impl PolicyEngine {
 
     /// Deletes identities that nobody has.
     pub(super) fn free_identities(&mut self) {
+        self.withdraw_unseen();
+        let mirror = &self.mirror;
+        let is_known = |number| number < IdentityNumber::FIRST || mirror.refers_to(number);
+        self.sets.forget_strangers(&mut self.tables, is_known);
         let unused = std::mem::take(&mut self.addresses.unused);
         let (gone, held): (Vec<_>, Vec<_>) = unused
             .into_iter()
@@ -369,26 +389,50 @@ impl PolicyEngine {
             .for_each(|number| self.identities.remove(*number));
     }
 
-    /// Tries again what could not be written.
+    /// Tries again what could not be written, as far as there is room now.
     pub(super) fn republish(&mut self) {
-        let unknown: Vec<(IdentityNumber, Class)> = self
-            .sets
-            .all_unknown()
-            .into_iter()
-            .filter_map(|number| Some((number, self.identities.class(number)?.clone())))
-            .collect();
+        let failed = self.mirror.failures().map(|(address, _)| address);
+        let (placed, homeless): (Vec<_>, Vec<_>) =
+            failed.partition(|address| self.mirror.get(*address).is_some());
+        let homeless = homeless.into_iter().take(self.mirror.room());
+        let mut addresses: BTreeSet<IpAddr> = placed.into_iter().chain(homeless).collect();
+        let unwritten = self.addresses.unwritten.keys().copied();
+        let mut cidrs: BTreeSet<Cidr> = unwritten.collect();
+        let unknown = self.learnable(&mut addresses, &mut cidrs);
         self.sets.learn(&mut self.tables, &unknown);
-        let mut addresses: Vec<IpAddr> = self.mirror.failed_addresses().collect();
-        let mut cidrs: BTreeSet<Cidr> = self.addresses.unwritten.keys().copied().collect();
-        for (number, class) in &unknown {
-            addresses.extend(self.addresses.with_number(*number));
-            cidrs.extend(
-                class
-                    .cidr
-                    .filter(|cidr| self.addresses.cidrs.get(cidr) == Some(number)),
-            );
-        }
         self.publish(addresses);
         self.publish_cidrs(cidrs);
+        self.narrow();
+        self.withdraw_unseen();
+    }
+
+    /// Identities that sets have not been told of, and that somebody in the kernel would have; adds those who would to `addresses`
+    /// and `cidrs`.
+    fn learnable(
+        &self,
+        addresses: &mut BTreeSet<IpAddr>,
+        cidrs: &mut BTreeSet<Cidr>,
+    ) -> Vec<(IdentityNumber, Class)> {
+        let untold = self.sets.untold();
+        if untold.is_empty() {
+            return Vec::new();
+        }
+        let mut numbers = BTreeSet::new();
+        for (address, at) in &self.addresses.known {
+            let there = self.mirror.get(*address).is_some() || addresses.contains(address);
+            if there && untold.contains_key(&at.number) {
+                addresses.insert(*address);
+                numbers.insert(at.number);
+            }
+        }
+        for (cidr, number) in &self.addresses.cidrs {
+            let there = self.mirror.cidr(cidr).is_some() || cidrs.contains(cidr);
+            if there && untold.contains_key(number) && !self.has_homeless(cidr) {
+                cidrs.insert(*cidr);
+                numbers.insert(*number);
+            }
+        }
+        let class = |number| Some((number, self.identities.class(number)?.clone()));
+        numbers.into_iter().filter_map(class).collect()
     }
 }

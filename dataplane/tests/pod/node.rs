@@ -183,6 +183,9 @@ impl Node {
         node.identity(REMOTE, REMOTE_IDENTITY, 0, 0);
         node.identity(REMOTE6, REMOTE_IDENTITY, 0, 0);
         node.epoch(1);
+        // As the agent keeps them.
+        node.cidr(96, "0.0.0.0", types::identity_number::IDENTITY_WORLD.0);
+        node.cidr(0, "::", types::identity_number::IDENTITY_WORLD.0);
         for pod in [A, B] {
             node.identity(pod.address, pod.identity, pod.interface, 0);
             node.identity(pod.address6, pod.identity, pod.interface, 0);
@@ -233,7 +236,7 @@ impl Node {
             let found = policy.sets.iter().find(|s| (s.0, s.1) == (key.0, egress));
             found.map_or([0; 3], |(_, _, set)| *set)
         };
-        let value = [&of(true)[..], &of(false), &[pod.identity, 0]].concat();
+        let value = [of(true), of(false)].concat();
         self.write("local_workloads", &words(&[pod.interface]), &words(&value));
     }
 

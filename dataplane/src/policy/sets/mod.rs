@@ -11,12 +11,11 @@ use std::sync::Arc;
 use super::compile::{CompiledSet, DEFAULT, Decision, FunctionIndex, Plan, Steps};
 use super::subject::Class;
 use crate::bpf::Arena;
-use crate::engine::MapUsage;
-use crate::tables::WriteError;
 use crate::tables::policy::{
     IdentityNumber, PeerKey, PolicySet, PolicyTables, RuleEntry, RuleRange, RuleReason, SetId,
     Verdict,
 };
+use crate::tables::{MapUsage, WriteError};
 use found::FoundSet;
 
 /// `MAX_RULES_OF_A_PEER`: a reader's search would not find its way through more.
@@ -25,7 +24,7 @@ const LARGEST: usize = 65_536;
 /// What every set says of [`IdentityNumber::REFUSED`].
 const REFUSED: Decision = Decision {
     verdict: Verdict::Deny,
-    reason: RuleReason::NotReady,
+    reason: RuleReason::NoRoom,
     rule: 0,
     audit: 0,
 };
@@ -36,12 +35,10 @@ struct LiveSet {
     compiled: CompiledSet,
     /// Of each function.
     ranges: Vec<RuleRange>,
-    /// Who has another function than the default.
+    /// Who has another function than the default, as it stands in the kernel.
     peers: HashMap<IdentityNumber, FunctionIndex>,
     /// Ranges that are this set's in the arena are numbered from 0.
     chunks: u32,
-    /// Identities that it could not be told of, and why.
-    missing: BTreeMap<IdentityNumber, String>,
 }
 
 /// Everything in `rules` and `peer_rules`.
@@ -50,8 +47,10 @@ pub(super) struct Sets {
     by_plan: HashMap<Arc<Plan>, SetId>,
     found: HashMap<SetId, FoundSet>,
     arena: Arena<(SetId, u32)>,
-    /// Peers of sets that are gone and could not be deleted.
-    garbage: Vec<PeerKey>,
+    /// Identities that no set knows, and why: nothing in the kernel may have them.
+    untold: BTreeMap<IdentityNumber, String>,
+    /// Peers that stand in the kernel for no reason.
+    garbage: BTreeSet<PeerKey>,
     rules: MapUsage,
     peers: MapUsage,
 }
@@ -91,17 +90,12 @@ impl Sets {
             ranges,
             peers,
             chunks: 1,
-            missing: BTreeMap::new(),
         };
         let own = set.peers.iter();
         let own = own.filter_map(|(peer, function)| Some((*peer, set.range(*function)?)));
         let all: Vec<_> = own.chain(refused).collect();
         if let Err(reason) = self.write_peers(tables, id, &all) {
-            let keys = all.iter().map(|(identity, _)| PeerKey {
-                set: id,
-                identity: *identity,
-            });
-            self.garbage.extend(keys);
+            self.discard(tables, id, all.iter().map(|(identity, _)| *identity));
             self.arena.release((id, 0));
             return Err(reason);
         }
@@ -110,35 +104,62 @@ impl Sets {
         Ok(())
     }
 
-    /// Tells every set of identities that nobody has yet. What one cannot be told, [`Sets::unknown`] says.
+    /// Tells every set of identities that nobody in the kernel has yet. One that some set cannot be told of, no set is, see
+    /// [`Sets::untold`].
     pub(super) fn learn(&mut self, tables: &mut PolicyTables, fresh: &[(IdentityNumber, Class)]) {
+        let mut left: Vec<&(IdentityNumber, Class)> = fresh.iter().collect();
+        let mut failed = BTreeMap::new();
+        for (number, _) in fresh {
+            self.untold.remove(number);
+        }
         let ids: Vec<SetId> = self.live.keys().copied().collect();
         for id in ids {
-            self.teach(tables, id, fresh);
+            failed.extend(self.teach(tables, id, &left));
+            left.retain(|(number, _)| !failed.contains_key(number));
+        }
+        self.withdraw(tables, failed);
+    }
+
+    /// Takes it back from every set that these identities exist, until [`Sets::learn`] is told them again.
+    pub(super) fn withdraw(
+        &mut self,
+        tables: &mut PolicyTables,
+        reasons: BTreeMap<IdentityNumber, String>,
+    ) {
+        if !reasons.is_empty() {
+            self.forget(tables, reasons.keys());
+            self.untold.extend(reasons);
         }
     }
 
-    fn teach(&mut self, tables: &mut PolicyTables, id: SetId, fresh: &[(IdentityNumber, Class)]) {
+    /// Returns those that the set cannot be told of, and why.
+    fn teach(
+        &mut self,
+        tables: &mut PolicyTables,
+        id: SetId,
+        fresh: &[&(IdentityNumber, Class)],
+    ) -> BTreeMap<IdentityNumber, String> {
+        let mut failed = BTreeMap::new();
         let Some(set) = self.live.get_mut(&id) else {
-            return;
+            return failed;
         };
         let mut own = Vec::new();
         for (number, class) in fresh {
             let function = set.compiled.learn(class);
-            set.missing.remove(number);
             if function != DEFAULT {
                 own.push((*number, function));
             }
         }
-        if own.is_empty() {
-            return;
+        if own.is_empty() || self.extend(tables, id, &own).is_ok() {
+            return failed;
         }
-        if let Err(reason) = self.extend(tables, id, &own)
-            && let Some(set) = self.live.get_mut(&id)
-        {
-            let missing = own.iter().map(|(number, _)| (*number, reason.clone()));
-            set.missing.extend(missing);
+        // What fits goes in.
+        for one in own {
+            if let Err(reason) = self.extend(tables, id, &[one]) {
+                failed.insert(one.0, reason);
+            }
         }
+        failed
     }
 
     fn extend(
@@ -147,6 +168,9 @@ impl Sets {
         id: SetId,
         own: &[(IdentityNumber, FunctionIndex)],
     ) -> Result<(), String> {
+        if !self.peers_usage().has_room(own.len()) {
+            return Err(self.peers.refuse());
+        }
         self.add_functions(tables, id)?;
         let Some(set) = self.live.get_mut(&id) else {
             return Ok(());
@@ -154,9 +178,26 @@ impl Sets {
         let known = own.iter();
         let known = known.filter_map(|(peer, function)| Some((*peer, set.range(*function)?)));
         let entries: Vec<_> = known.collect();
-        // Even what fails half-way: its keys have to be deleted with the set.
-        set.peers.extend(own.iter().copied());
-        self.write_peers(tables, id, &entries)
+        if let Err(reason) = self.write_peers(tables, id, &entries) {
+            self.discard(tables, id, own.iter().map(|(number, _)| *number));
+            return Err(reason);
+        }
+        if let Some(set) = self.live.get_mut(&id) {
+            set.peers.extend(own.iter().copied());
+        }
+        Ok(())
+    }
+
+    /// Those of these peers that a failed write has left there are garbage.
+    fn discard(
+        &mut self,
+        tables: &PolicyTables,
+        set: SetId,
+        peers: impl Iterator<Item = IdentityNumber>,
+    ) {
+        let keys = peers.map(|identity| PeerKey { set, identity });
+        let there = |key: &PeerKey| !matches!(tables.peer_rules.get(key), Ok(None));
+        self.garbage.extend(keys.filter(there));
     }
 
     /// Writes the rules of functions that have come since.
@@ -179,17 +220,9 @@ impl Sets {
         Ok(())
     }
 
-    /// Why some set does not know this identity.
-    pub(super) fn unknown(&self, number: IdentityNumber) -> Option<&str> {
-        let mut sets = self.live.values();
-        sets.find_map(|set| set.missing.get(&number))
-            .map(String::as_str)
-    }
-
-    /// Identities that some set does not know.
-    pub(super) fn all_unknown(&self) -> BTreeSet<IdentityNumber> {
-        let sets = self.live.values();
-        sets.flat_map(|set| set.missing.keys()).copied().collect()
+    /// Identities that no set knows, and why.
+    pub(super) const fn untold(&self) -> &BTreeMap<IdentityNumber, String> {
+        &self.untold
     }
 
     /// Whether some set judges these two differently.
@@ -203,16 +236,37 @@ impl Sets {
     }
 
     /// Deletes what sets say of identities that nobody has.
-    pub(super) fn forget(&mut self, tables: &mut PolicyTables, numbers: &[IdentityNumber]) {
-        for (id, set) in &mut self.live {
-            for number in numbers {
-                set.missing.remove(number);
+    pub(super) fn forget<'a>(
+        &mut self,
+        tables: &mut PolicyTables,
+        numbers: impl IntoIterator<Item = &'a IdentityNumber>,
+    ) {
+        for number in numbers {
+            self.untold.remove(number);
+            for (id, set) in &mut self.live {
                 if set.peers.remove(number).is_some() {
-                    self.garbage.push(PeerKey {
+                    self.garbage.insert(PeerKey {
                         set: *id,
                         identity: *number,
                     });
                 }
+            }
+        }
+        self.sweep(tables);
+    }
+
+    /// Deletes what sets of an earlier agent say of identities that nothing in the kernel has.
+    pub(super) fn forget_strangers(
+        &mut self,
+        tables: &mut PolicyTables,
+        is_known: impl Fn(IdentityNumber) -> bool,
+    ) {
+        for (id, set) in &mut self.found {
+            let strangers = set.peers.keys().copied();
+            let strangers = strangers.filter(|number| !is_known(*number));
+            for identity in strangers.collect::<Vec<_>>() {
+                set.peers.remove(&identity);
+                self.garbage.insert(PeerKey { set: *id, identity });
             }
         }
         self.sweep(tables);
@@ -256,7 +310,8 @@ impl Sets {
         if self.garbage.is_empty() {
             return;
         }
-        match tables.peer_rules.delete(&self.garbage) {
+        let keys: Vec<PeerKey> = self.garbage.iter().copied().collect();
+        match tables.peer_rules.delete(&keys) {
             Ok(()) => self.garbage.clear(),
             Err(e) => tracing::warn!("peers of sets that are gone stay for now: {e}"),
         }
@@ -331,6 +386,9 @@ impl Sets {
         };
         let entries: Vec<_> = peers.iter().map(entry).collect();
         let written = tables.peer_rules.write(&entries);
+        for (key, _) in &entries {
+            self.garbage.remove(key);
+        }
         written.map_err(|e| match e {
             WriteError::Full { .. } => self.peers.refuse(),
             WriteError::Failed(e) => e.to_string(),

@@ -155,7 +155,7 @@ impl Kernel {
                 inside.then_some((prefix, *number))
             });
             let longest = around.max_by_key(|(prefix, _)| *prefix);
-            longest.map_or(IdentityNumber::WORLD, |(_, number)| number)
+            longest.map_or(IdentityNumber::REFUSED, |(_, number)| number)
         })
     }
 
