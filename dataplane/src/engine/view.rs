@@ -11,6 +11,7 @@ use super::service::{Service, ServiceName};
 use super::{Engine, Rejection};
 use crate::compile::{Family, NodeEndpoint};
 use crate::limits::time_left;
+use crate::policy::Shortage;
 use crate::tables::{BackendLoad, MapUsage};
 
 /// About this many rows go into a page.
@@ -42,6 +43,8 @@ pub struct Summary {
     pub rejections: Vec<(ResourceType, Rejection)>,
     /// Local pods whose policy is not in the kernel, by resource name.
     pub unjudged: Vec<String>,
+    /// Who is refused for want of room.
+    pub shortage: Shortage,
 }
 
 impl Engine {
@@ -68,6 +71,7 @@ impl Engine {
             ],
             rejections: self.rejections(),
             unjudged: self.unjudged_pods(),
+            shortage: self.policies.shortage(),
         }
     }
 
