@@ -12,6 +12,8 @@ pub mod policy;
 mod services;
 mod slots;
 mod usage;
+#[cfg(test)]
+pub(crate) mod watched;
 
 pub use keys::{
     AllocatedIds, BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceId,

@@ -151,6 +151,10 @@ pub fn on_a_node_with(
     netns.0.run(|| test(&Node::new(resize))).unwrap();
 }
 
+fn cidr_key(prefix: u32, address: &str) -> Vec<u8> {
+    [words(&[prefix]), mapped(address).to_vec()].concat()
+}
+
 impl Node {
     fn new(resize: impl FnOnce(&mut OpenWeftSkel<'static>)) -> Self {
         let storage = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
@@ -215,8 +219,14 @@ impl Node {
 
     /// Whose addresses lie in a CIDR, given as IPv6 (IPv4 mapped).
     pub fn cidr(&self, prefix: u32, address: &str, number: u32) {
-        let key = [words(&[prefix]), mapped(address).to_vec()].concat();
+        let key = cidr_key(prefix, address);
         self.write("cidr_identities", &key, &words(&[number]));
+    }
+
+    /// Nobody's any more.
+    pub fn forget_cidr(&self, prefix: u32, address: &str) {
+        let key = cidr_key(prefix, address);
+        self.map("cidr_identities").delete(&key).unwrap();
     }
 
     pub fn epoch(&self, epoch: u32) {
