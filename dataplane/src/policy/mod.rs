@@ -21,6 +21,7 @@ mod identities;
 mod mirror;
 mod owners;
 mod pods;
+mod publish;
 mod refusals;
 mod rule_ids;
 mod selector;
