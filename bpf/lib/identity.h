@@ -10,7 +10,7 @@ static __always_inline __u32 cidr_identity(const struct weft_addr *addr)
 	struct cidr_key key = { .prefix = 128, .addr = *addr };
 	__u32 *number = bpf_map_lookup_elem(&cidr_identities, &key);
 
-	return number ? *number : IDENTITY_WORLD;
+	return number ? *number : IDENTITY_REFUSED;
 }
 
 static __always_inline void identify(const struct weft_addr *addr, struct party *party)

@@ -71,6 +71,10 @@ pub struct Snapshot {
     pub rejected: Vec<(ResourceType, usize)>,
     /// Use of each map: name, entries, capacity, refused writes.
     pub maps: Vec<(String, u64, u64, u64)>,
+    /// Addresses that are refused because they found no room in a map.
+    pub refused_addresses: u64,
+    /// Prefixes whose strangers are refused with them.
+    pub refused_prefixes: u64,
     /// Service, port, open and total connections; at most [`SERVICE_SERIES`].
     pub services: Vec<(String, String, u64, u64)>,
     /// Service, port and counts of those of them that have timeouts, limits or outlier detection.
@@ -98,6 +102,8 @@ pub struct Metrics {
     map_entries: Family<MapLabel, Gauge>,
     map_capacity: Family<MapLabel, Gauge>,
     map_full: Family<MapLabel, Counter>,
+    refused_addresses: Gauge,
+    refused_prefixes: Gauge,
     open: Family<ServiceLabel, Gauge>,
     total: Family<ServiceLabel, Counter>,
     kernel: Family<CounterLabel, Counter>,
@@ -138,6 +144,8 @@ impl Metrics {
             map_entries: Family::default(),
             map_capacity: Family::default(),
             map_full: Family::default(),
+            refused_addresses: Gauge::default(),
+            refused_prefixes: Gauge::default(),
             open: Family::default(),
             total: Family::default(),
             kernel: Family::default(),
@@ -186,6 +194,7 @@ impl Metrics {
         );
         let help = "Writes refused because the map was full, since the agent started";
         r.register("map_full", help, self.map_full.clone());
+        self.register_refusals(&mut r);
         let help = "Connections to backends of the service now (the first services by name only)";
         r.register("service_connections_open", help, self.open.clone());
         let help = "Connections to backends of the service ever (the first services by name only)";
@@ -202,6 +211,15 @@ impl Metrics {
         self.export.register(&mut r);
         let help = "What kernel programs have counted since their maps were made";
         r.register("kernel_events", help, self.kernel.clone());
+    }
+
+    fn register_refusals(&self, r: &mut Registry) {
+        let help = "Addresses refused because who they are found no room in a map";
+        let addresses = self.refused_addresses.clone();
+        r.register("policy_refused_addresses", help, addresses);
+        let help = "Prefixes of which everybody is refused with them that has no entry of its own";
+        let prefixes = self.refused_prefixes.clone();
+        r.register("policy_refused_prefixes", help, prefixes);
     }
 
     /// A response with this many resources is in the tables.
@@ -243,6 +261,10 @@ impl Metrics {
             set(&self.map_capacity, &label, *capacity);
             count(&self.map_full, &label, *full);
         }
+        self.refused_addresses
+            .set(i64::try_from(snapshot.refused_addresses).unwrap_or(i64::MAX));
+        self.refused_prefixes
+            .set(i64::try_from(snapshot.refused_prefixes).unwrap_or(i64::MAX));
         // Services come and go: no series of one that is gone.
         self.open.clear();
         self.total.clear();
@@ -323,6 +345,8 @@ mod tests {
             policy_epoch: 3,
             services: vec![("shop/cart".into(), "http".into(), 2, 7)],
             maps: vec![("slots".into(), 5, 10, 1)],
+            refused_addresses: 2,
+            refused_prefixes: 1,
             counters: vec![("refused", 4)],
             ..Default::default()
         };
@@ -332,6 +356,8 @@ mod tests {
             "weft_policy_epoch 3",
             "weft_map_entries{map=\"slots\"} 5",
             "weft_map_full_total{map=\"slots\"} 1",
+            "weft_policy_refused_addresses 2",
+            "weft_policy_refused_prefixes 1",
             "weft_kernel_events_total{counter=\"refused\"} 4",
             "weft_service_connections_total{service=\"shop/cart\",port=\"http\"} 7",
             "weft_service_connections_open{service=\"shop/cart\",port=\"http\"} 2",

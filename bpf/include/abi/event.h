@@ -25,6 +25,7 @@ enum reason {
 	REASON_CONNTRACK_FULL = 24,  /* `ct` has no room */
 	REASON_UNSUPPORTED = 25,     /* more extension headers or VLAN tags than are looked at, or neither IP nor ARP */
 	REASON_MISDELIVERED = 26,    /* destination address of somebody else */
+	REASON_NO_ROOM = 27,         /* IDENTITY_REFUSED: who the peer is found no room in a map */
 	/* ended */
 	REASON_FIN = 32,
 	REASON_RST = 33,

@@ -17,7 +17,7 @@
 enum identity_number {
 	IDENTITY_UNKNOWN = 0, /* not looked up */
 	IDENTITY_WORLD = 1,   /* no workload's, no node's, and in no CIDR that a policy mentions */
-	IDENTITY_REFUSED = 2, /* its own identity found no room in a map: every set refuses it */
+	IDENTITY_REFUSED = 2, /* it, or somebody of whom it cannot be told, found no room in a map: every set refuses it */
 	IDENTITY_FIRST = 16,  /* the agent numbers from here on */
 };
 
@@ -36,7 +36,10 @@ struct identity {
 };
 _Static_assert(sizeof(struct identity) == 16, "ABI");
 
-/* Key of `cidr_identities`, a longest-prefix match; the value is the identity's number. */
+/*
+ * Key of `cidr_identities`, a longest-prefix match; the value is the identity's number. The agent keeps ::/0 and 0.0.0.0/0 in it,
+ * so that an address without any entry is one of tables that are not written yet: IDENTITY_REFUSED.
+ */
 struct cidr_key {
 	__u32 prefix; /* bits of `addr` that count, 0 to 128: an IPv4 prefix is 96 longer than it is written */
 	struct weft_addr addr;
@@ -55,10 +58,8 @@ _Static_assert(sizeof(struct policy_set) == 12, "ABI");
 struct local_workload {
 	struct policy_set egress;  /* judges what the workload opens */
 	struct policy_set ingress; /* judges what is opened to it */
-	__u32 identity;
-	__u32 pad; /* zero */
 };
-_Static_assert(sizeof(struct local_workload) == 32, "ABI");
+_Static_assert(sizeof(struct local_workload) == 24, "ABI");
 
 struct peer_key {
 	__u32 set;

@@ -13,9 +13,9 @@ use weft_proto::wire::flow::v1::Flow;
 use super::service::{Rows, stopped};
 use crate::check::{CheckProgram, Question, check};
 use crate::conntrack::{Connection, ConnectionSource, SweepReport, Timeouts, describe};
-use crate::engine::MapUsage;
 use crate::engine::worker::EngineHandle;
 use crate::flow::{Chunk, Clock, Cursor, Filter, FlowLog, NamedEvent};
+use crate::tables::MapUsage;
 
 /// Connections named in one visit to the engine.
 const CONNECTIONS: usize = 512;

@@ -10,10 +10,12 @@ use weft_proto::wire::admin::v1 as wire;
 
 use crate::bpf::Attachment;
 use crate::datapath::CounterSource;
+use crate::engine::problem_row;
 use crate::engine::view::Summary;
-use crate::engine::{MapUsage, problem_row};
 use crate::interfaces::{PodAttachment, Report};
 use crate::metrics::Snapshot;
+use crate::policy::Shortage;
+use crate::tables::MapUsage;
 use crate::xds::XdsStatus;
 
 /// What is known about the agent apart from engine and stream.
@@ -132,7 +134,30 @@ fn warnings(facts: &AgentFacts, summary: &Summary) -> Vec<String> {
                 map.capacity
             )
         });
-    facts.warnings.iter().cloned().chain(full).collect()
+    let shortage = shortage(&summary.shortage);
+    let start = facts.warnings.iter().cloned();
+    start.chain(full).chain(shortage).collect()
+}
+
+/// Who is refused for want of room; nothing when nobody is.
+fn shortage(shortage: &Shortage) -> Option<String> {
+    let prefixes = &shortage.prefixes;
+    if shortage.addresses == 0 && prefixes.is_empty() {
+        return None;
+    }
+    let named: Vec<String> = prefixes.iter().take(3).map(ToString::to_string).collect();
+    let with = match named.len() {
+        0 => String::new(),
+        _ => format!(
+            ", and so is everybody without an entry of his own in {} prefix(es), such as {}",
+            prefixes.len(),
+            named.join(", ")
+        ),
+    };
+    Some(format!(
+        "{} address(es) found no room in the kernel's tables and are refused{with}: raise identities, cidr_identities and peer_rules with --map-size",
+        shortage.addresses
+    ))
 }
 
 fn unsynced(facts: &AgentFacts, xds: &XdsStatus) -> String {
@@ -201,6 +226,8 @@ pub(crate) fn snapshot(facts: &AgentFacts, xds: &XdsStatus, summary: &Summary) -
                 )
             })
             .collect(),
+        refused_addresses: summary.shortage.addresses as u64,
+        refused_prefixes: summary.shortage.prefixes.len() as u64,
         services: Vec::new(),
         limits: Vec::new(),
         counters: facts.counters(),

@@ -7,11 +7,11 @@ use super::ids::Ids;
 use super::mirror::Mirror;
 use super::service::{Backend, Service};
 use super::sweep::{Garbage, Leaving, NO_SERVICE, OldSlots, Rule};
-use super::usage::{MapUsage, Usage};
+use super::usage::Usage;
 use crate::limits::Ledger;
 use crate::tables::{
-    BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceId, ServiceKey, Slot,
-    Table, TableError, Tables,
+    BackendEntry, BackendId, BackendLoad, Generation, MapUsage, ServiceEntry, ServiceId,
+    ServiceKey, Slot, Table, TableError, Tables,
 };
 
 /// Services found at start, by id, until a desired one claims them.
@@ -121,10 +121,8 @@ fn keys<K: Eq + std::hash::Hash, V>(table: &dyn Table<K, V>) -> Result<HashSet<K
 
 fn usage<K, V>(table: &dyn Table<K, V>, entries: usize) -> MapUsage {
     MapUsage {
-        name: table.name(),
         entries,
-        capacity: table.capacity(),
-        full: 0,
+        ..MapUsage::of(table)
     }
 }
 

@@ -7,9 +7,8 @@ use super::Engine;
 use super::plan::Plan;
 use super::service::{Service, ServiceName};
 use super::sweep::{Leaving, OldSlots, Rule};
-use super::usage::MapUsage;
 use crate::tables::{
-    BackendEntry, BackendId, BackendLoad, Slot, SlotKey, Table, TableError, WriteError,
+    BackendEntry, BackendId, BackendLoad, MapUsage, Slot, SlotKey, Table, TableError, WriteError,
 };
 
 /// Services without room that are tried again in one go after something was deleted; the others wait for the next tick.

@@ -34,7 +34,6 @@ use std::time::{Duration, Instant};
 pub(crate) use policies::problem_row;
 pub use service::ServiceName;
 pub use update::{Applied, NodeCluster, NodeEndpointSource, NodeResource, Rejection, Update};
-pub use usage::MapUsage;
 
 use tokio::sync::watch;
 

@@ -8,10 +8,11 @@ use weft_proto::wire::admin::v1 as wire;
 
 use super::resources::{Target, keys};
 use super::service::{Service, ServiceName};
-use super::{Engine, MapUsage, Rejection};
+use super::{Engine, Rejection};
 use crate::compile::{Family, NodeEndpoint};
 use crate::limits::time_left;
-use crate::tables::BackendLoad;
+use crate::policy::Shortage;
+use crate::tables::{BackendLoad, MapUsage};
 
 /// About this many rows go into a page.
 const PAGE: usize = 1_000;
@@ -42,6 +43,8 @@ pub struct Summary {
     pub rejections: Vec<(ResourceType, Rejection)>,
     /// Local pods whose policy is not in the kernel, by resource name.
     pub unjudged: Vec<String>,
+    /// Who is refused for want of room.
+    pub shortage: Shortage,
 }
 
 impl Engine {
@@ -68,6 +71,7 @@ impl Engine {
             ],
             rejections: self.rejections(),
             unjudged: self.unjudged_pods(),
+            shortage: self.policies.shortage(),
         }
     }
 

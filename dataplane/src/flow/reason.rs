@@ -51,6 +51,7 @@ texts! {
     REASON_CONNTRACK_FULL, "conntrack-full", "the table of connections is full: raise it with --map-size ct=N";
     REASON_UNSUPPORTED, "unsupported", "the packet has more extension headers or VLAN tags than are looked at, or is neither IP nor ARP";
     REASON_MISDELIVERED, "misdelivered", "the destination address is not the pod's own";
+    REASON_NO_ROOM, "no-room", "who the peer is found no room in the kernel's tables: weft status says which to raise";
     REASON_FIN, "fin", "both ends closed it";
     REASON_RST, "rst", "one end reset it";
     REASON_IDLE, "idle-timeout", "no packet came for too long";

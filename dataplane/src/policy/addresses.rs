@@ -7,23 +7,24 @@ use std::sync::Arc;
 use weft_proto::model::policy::Cidr;
 
 use super::PolicyEngine;
-use super::cidrs::{ALL_V4, host, last};
-use super::mirror::key;
+use super::cidrs::{host, last};
 use super::owners::Owner;
 use super::subject::{Class, Subject};
-use crate::tables::policy::{IdentityEntry, IdentityNumber, NodePart};
+use crate::tables::policy::{IdentityNumber, NodePart};
 
 /// Who has which address and prefix, as it should be.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
-    known: BTreeMap<IpAddr, Assigned>,
-    cidrs: BTreeMap<Cidr, IdentityNumber>,
+    pub(super) known: BTreeMap<IpAddr, Assigned>,
+    pub(super) cidrs: BTreeMap<Cidr, IdentityNumber>,
     /// Prefixes that are not known to the kernel, and why.
     pub(super) unwritten: BTreeMap<Cidr, String>,
+    /// Addresses that the kernel takes for somebody else, and does not refuse.
+    pub(super) exposed: BTreeSet<IpAddr>,
     /// Addresses that may be nobody's any more.
-    gone: BTreeSet<IpAddr>,
+    pub(super) gone: BTreeSet<IpAddr>,
     /// Prefixes that may stand in the kernel for no reason.
-    idle: BTreeSet<Cidr>,
+    pub(super) idle: BTreeSet<Cidr>,
     /// Identities that may have lost their last user.
     unused: BTreeSet<IdentityNumber>,
 }
@@ -32,7 +33,7 @@ pub(super) struct Addresses {
 pub(super) struct Assigned {
     pub(super) number: IdentityNumber,
     pub(super) interface: u32,
-    node: NodePart,
+    pub(super) node: NodePart,
 }
 
 /// What an address should have.
@@ -74,6 +75,7 @@ impl PolicyEngine {
             .collect();
         self.rename(&wanted);
         let mut fresh = self.number(&wanted);
+        fresh.extend(self.untold(&wanted));
         for cidr in cidrs {
             fresh.extend(self.number_cidr(*cidr));
         }
@@ -83,6 +85,19 @@ impl PolicyEngine {
         }
         self.publish(wanted.keys().copied());
         self.publish_cidrs(cidrs.iter().copied());
+        self.reopen();
+        self.withdraw_unseen();
+    }
+
+    /// Identities that are wanted, and of which sets have not been told so far.
+    fn untold(&self, wanted: &BTreeMap<IpAddr, Option<Wanted>>) -> BTreeMap<IdentityNumber, Class> {
+        let untold = self.sets.untold();
+        let wanted = wanted.values().flatten();
+        let known =
+            wanted.filter_map(|w| Some((self.identities.number(&w.class)?, w.class.clone())));
+        known
+            .filter(|(number, _)| untold.contains_key(number))
+            .collect()
     }
 
     fn wanted_at(&self, address: IpAddr) -> Option<Wanted> {
@@ -204,7 +219,8 @@ impl PolicyEngine {
         });
         self.identities.acquire(number);
         self.addresses.cidrs.insert(cidr, number);
-        known.is_none().then_some((number, class))
+        let untold = self.sets.untold().contains_key(&number);
+        (known.is_none() || untold).then_some((number, class))
     }
 
     fn assign(&mut self, address: IpAddr, wanted: Option<&Wanted>) {
@@ -222,6 +238,7 @@ impl PolicyEngine {
             Some(assigned) => self.addresses.known.insert(address, assigned),
             None => {
                 self.mirror.forgive(address);
+                self.addresses.exposed.remove(&address);
                 self.addresses.gone.insert(address);
                 self.addresses.idle.insert(host(address));
                 self.addresses.known.remove(&address)
@@ -238,123 +255,12 @@ impl PolicyEngine {
         }
     }
 
-    /// Writes who has these addresses, where somebody has.
-    pub(super) fn publish(&mut self, addresses: impl IntoIterator<Item = IpAddr>) {
-        let mut entries = Vec::new();
-        for address in addresses {
-            let Some(assigned) = self.addresses.known.get(&address) else {
-                continue;
-            };
-            let entry = IdentityEntry {
-                number: match self.sets.unknown(assigned.number) {
-                    None => assigned.number,
-                    Some(_) => IdentityNumber::REFUSED,
-                },
-                interface: assigned.interface,
-                node: assigned.node,
-            };
-            let old = self.mirror.get(address).copied();
-            if old == Some(entry) && self.mirror.failure(address).is_none() {
-                continue;
-            }
-            let before = old.map_or_else(|| self.outside(address), |old| old.number);
-            self.stale |= old.is_some_and(|old| old.node != entry.node)
-                || self.sets.tells_apart(before, entry.number);
-            entries.push((address, entry));
-        }
-        let failed: Vec<IpAddr> = entries
-            .iter()
-            .map(|(address, _)| *address)
-            .filter(|address| self.mirror.failure(*address).is_some())
-            .collect();
-        if !entries.is_empty() {
-            self.mirror.write_addresses(&mut self.tables, &entries);
-        }
-        // Those that have found room are not refused any more.
-        let found = failed.into_iter();
-        let found = found.filter(|address| self.mirror.failure(*address).is_none());
-        let found: Vec<Cidr> = found.map(host).collect();
-        self.addresses.idle.extend(&found);
-        self.publish_cidrs(found);
-    }
-
-    /// As whom policies know an address that is nobody's.
-    fn outside(&self, address: IpAddr) -> IdentityNumber {
-        let cidr = self.cidrs.most_specific(address);
-        let number = cidr.and_then(|cidr| self.addresses.cidrs.get(&cidr));
-        number.copied().unwrap_or(IdentityNumber::WORLD)
-    }
-
-    /// Writes as whom policies know these prefixes, where they are mentioned.
-    pub(super) fn publish_cidrs(&mut self, cidrs: impl IntoIterator<Item = Cidr>) {
-        for cidr in cidrs {
-            let Some(number) = self.wanted_cidr(&cidr) else {
-                self.addresses.unwritten.remove(&cidr);
-                continue;
-            };
-            if self.mirror.cidr(&cidr) == Some(number) {
-                self.addresses.unwritten.remove(&cidr);
-                continue;
-            }
-            match self.mirror.write_cidr(&mut self.tables, cidr, number) {
-                Ok(()) => self.addresses.unwritten.remove(&cidr),
-                Err(reason) => self.addresses.unwritten.insert(cidr, reason),
-            };
-        }
-    }
-
-    fn wanted_cidr(&self, cidr: &Cidr) -> Option<IdentityNumber> {
-        if host(cidr.address) == *cidr && self.mirror.is_refused(cidr.address) {
-            return Some(IdentityNumber::REFUSED);
-        }
-        match self.addresses.cidrs.get(cidr) {
-            Some(number) if self.sets.unknown(*number).is_none() => Some(*number),
-            Some(_) => Some(IdentityNumber::REFUSED),
-            // Else an IPv4 address would be taken to be in a short IPv6 prefix.
-            None => (*cidr == ALL_V4).then_some(IdentityNumber::WORLD),
-        }
-    }
-
-    /// Deletes addresses and prefixes that are nobody's any more.
-    pub(super) fn unpublish(&mut self) {
-        let mut idle = std::mem::take(&mut self.addresses.idle);
-        idle.retain(|cidr| self.mirror.cidr(cidr).is_some() && self.wanted_cidr(cidr).is_none());
-        let keys: Vec<_> = idle.iter().map(key).collect();
-        if !keys.is_empty()
-            && let Err(e) = self.mirror.delete_cidrs(&mut self.tables, &keys)
-        {
-            tracing::warn!("prefixes that are gone stay for now: {e}");
-            self.addresses.idle = idle;
-        }
-        if self.owners.interfaces().settled {
-            self.unpublish_addresses();
-        }
-    }
-
-    fn unpublish_addresses(&mut self) {
-        let known = &self.addresses.known;
-        let gone = std::mem::take(&mut self.addresses.gone).into_iter();
-        let gone: Vec<IpAddr> = gone
-            .filter(|address| !known.contains_key(address) && self.mirror.get(*address).is_some())
-            .collect();
-        if gone.is_empty() {
-            return;
-        }
-        for address in &gone {
-            let Some(old) = self.mirror.get(*address) else {
-                continue;
-            };
-            let outside = self.outside(*address);
-            self.stale |= old.node != NodePart::None || self.sets.tells_apart(old.number, outside);
-        }
-        if let Err(e) = self.mirror.delete_addresses(&mut self.tables, &gone) {
-            tracing::warn!("addresses that are gone stay for now: {e}");
-            self.addresses.gone.extend(gone);
-        }
-    }
-
     /// Deletes identities that nobody has.
     pub(super) fn free_identities(&mut self) {
+        self.withdraw_unseen();
+        let mirror = &self.mirror;
+        let is_known = |number| number < IdentityNumber::FIRST || mirror.refers_to(number);
+        self.sets.forget_strangers(&mut self.tables, is_known);
         let unused = std::mem::take(&mut self.addresses.unused);
         let (gone, held): (Vec<_>, Vec<_>) = unused
             .into_iter()
@@ -367,28 +273,5 @@ impl PolicyEngine {
         self.sets.forget(&mut self.tables, &gone);
         gone.iter()
             .for_each(|number| self.identities.remove(*number));
-    }
-
-    /// Tries again what could not be written.
-    pub(super) fn republish(&mut self) {
-        let unknown: Vec<(IdentityNumber, Class)> = self
-            .sets
-            .all_unknown()
-            .into_iter()
-            .filter_map(|number| Some((number, self.identities.class(number)?.clone())))
-            .collect();
-        self.sets.learn(&mut self.tables, &unknown);
-        let mut addresses: Vec<IpAddr> = self.mirror.failed_addresses().collect();
-        let mut cidrs: BTreeSet<Cidr> = self.addresses.unwritten.keys().copied().collect();
-        for (number, class) in &unknown {
-            addresses.extend(self.addresses.with_number(*number));
-            cidrs.extend(
-                class
-                    .cidr
-                    .filter(|cidr| self.addresses.cidrs.get(cidr) == Some(number)),
-            );
-        }
-        self.publish(addresses);
-        self.publish_cidrs(cidrs);
     }
 }

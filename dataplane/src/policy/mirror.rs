@@ -1,16 +1,15 @@
 //! What stands in the tables that say who has an address and which sets judge a pod, known without asking the kernel.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
 use weft_proto::model::policy::Cidr;
 
-use super::cidrs::host;
-use crate::engine::MapUsage;
+use super::cidrs::{ALL_V4, host, last};
 use crate::tables::policy::{
     CidrKey, IdentityEntry, IdentityNumber, LocalWorkload, PolicySettings, PolicyTables,
 };
-use crate::tables::{TableError, WriteError};
+use crate::tables::{MapUsage, TableError, WriteError};
 
 /// Set ids are set aside this many at a time.
 const RESERVE: u32 = 64;
@@ -20,6 +19,8 @@ const RESERVE: u32 = 64;
 pub(super) struct Mirror {
     identities: BTreeMap<IpAddr, IdentityEntry>,
     cidrs: BTreeMap<CidrKey, IdentityNumber>,
+    /// Those of them that are refused.
+    refused: BTreeSet<CidrKey>,
     pods: BTreeMap<u32, LocalWorkload>,
     settings: PolicySettings,
     /// The next set id to give out; below `settings.next_set`, but for none being left.
@@ -42,36 +43,36 @@ pub(super) const fn key(cidr: &Cidr) -> CidrKey {
     }
 }
 
+fn cidr(key: &CidrKey) -> Cidr {
+    Cidr {
+        address: key.address,
+        prefix: key.prefix,
+    }
+}
+
 impl Mirror {
     /// # Errors
     /// When a table cannot be read.
     pub(super) fn read(tables: &PolicyTables) -> Result<Self, TableError> {
-        let usage = |name, capacity| MapUsage {
-            name,
-            capacity,
-            ..MapUsage::default()
-        };
         let settings = tables.settings.get(&0)?.unwrap_or_default();
         let mut mirror = Self {
             identities: tables.identities.entries()?.into_iter().collect(),
             cidrs: tables.cidr_identities.entries()?.into_iter().collect(),
+            refused: BTreeSet::new(),
             pods: tables.local_workloads.entries()?.into_iter().collect(),
             next_set: settings.next_set.max(1),
             settings,
             references: HashMap::new(),
             failures: BTreeMap::new(),
             usage: [
-                usage(tables.identities.name(), tables.identities.capacity()),
-                usage(
-                    tables.cidr_identities.name(),
-                    tables.cidr_identities.capacity(),
-                ),
-                usage(
-                    tables.local_workloads.name(),
-                    tables.local_workloads.capacity(),
-                ),
+                MapUsage::of(&*tables.identities),
+                MapUsage::of(&*tables.cidr_identities),
+                MapUsage::of(&*tables.local_workloads),
             ],
         };
+        let refused = mirror.cidrs.iter();
+        let refused = refused.filter(|(_, number)| **number == IdentityNumber::REFUSED);
+        mirror.refused = refused.map(|(key, _)| *key).collect();
         let numbers: Vec<IdentityNumber> = mirror.numbers().collect();
         for number in numbers {
             *mirror.references.entry(number).or_default() += 1;
@@ -97,10 +98,33 @@ impl Mirror {
     }
 
     pub(super) fn cidrs(&self) -> impl Iterator<Item = Cidr> + '_ {
-        self.cidrs.keys().map(|key| Cidr {
-            address: key.address,
-            prefix: key.prefix,
+        self.cidrs.keys().map(cidr)
+    }
+
+    /// Prefixes whose strangers are refused.
+    pub(super) fn refused_cidrs(&self) -> impl Iterator<Item = Cidr> + '_ {
+        self.refused.iter().map(cidr)
+    }
+
+    /// The longest prefix around this address: it speaks for one that has no entry of its own.
+    pub(super) fn around(&self, address: IpAddr) -> Option<(Cidr, IdentityNumber)> {
+        let longest = host(address).prefix;
+        (0..=longest).rev().find_map(|prefix| {
+            let around = Cidr::new(address, prefix)?;
+            Some((around, self.cidr(&around)?))
         })
+    }
+
+    /// As whom the kernel knows this address.
+    pub(super) fn number_at(&self, address: IpAddr) -> IdentityNumber {
+        self.get(address)
+            .map_or_else(|| self.outside(address), |entry| entry.number)
+    }
+
+    /// As whom the kernel knows this address if it is nobody's.
+    pub(super) fn outside(&self, address: IpAddr) -> IdentityNumber {
+        let around = self.around(address);
+        around.map_or(IdentityNumber::REFUSED, |(_, number)| number)
     }
 
     pub(super) const fn pods(&self) -> &BTreeMap<u32, LocalWorkload> {
@@ -119,9 +143,31 @@ impl Mirror {
         self.failures.get(&address).map(String::as_str)
     }
 
-    /// Whether it found no room, and therefore is refused by all.
-    pub(super) fn is_refused(&self, address: IpAddr) -> bool {
-        self.failures.contains_key(&address) && !self.identities.contains_key(&address)
+    /// Those of them in this prefix that have no entry at all: others must not be taken for the strangers around them.
+    pub(super) fn homeless(&self, within: &Cidr) -> impl Iterator<Item = IpAddr> + '_ {
+        let failed = self.failures.range(within.address..=last(within));
+        let failed = failed.map(|(address, _)| *address);
+        failed.filter(|address| !self.identities.contains_key(address))
+    }
+
+    /// An address could not be written.
+    pub(super) fn fail(&mut self, address: IpAddr, reason: String) {
+        self.failures.insert(address, reason);
+    }
+
+    /// How many addresses more can have an entry.
+    pub(super) fn room(&self) -> usize {
+        self.usage()[IDENTITIES].room()
+    }
+
+    /// How many prefixes more can have an entry: one stays free, as older kernels want room for one more even to replace.
+    pub(super) fn cidr_room(&self) -> usize {
+        self.usage()[CIDRS].room().saturating_sub(1)
+    }
+
+    /// Counts that addresses found no room, and says what to do about it.
+    pub(super) fn refuse_addresses(&mut self) -> String {
+        self.usage[IDENTITIES].refuse()
     }
 
     /// Nobody has this address any more.
@@ -129,8 +175,10 @@ impl Mirror {
         self.failures.remove(&address);
     }
 
-    pub(super) fn failed_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        self.failures.keys().copied()
+    /// Addresses that could not be written, and why.
+    pub(super) fn failures(&self) -> impl Iterator<Item = (IpAddr, &str)> {
+        let failures = self.failures.iter();
+        failures.map(|(address, reason)| (*address, reason.as_str()))
     }
 
     pub(super) fn usage(&self) -> [MapUsage; 3] {
@@ -141,42 +189,42 @@ impl Mirror {
         usage
     }
 
-    /// Writes who has these addresses. One for which there is no room is refused by all.
+    /// Writes who has these addresses. What cannot be written stands under [`Mirror::failure`].
     pub(super) fn write_addresses(
         &mut self,
         tables: &mut PolicyTables,
         entries: &[(IpAddr, IdentityEntry)],
     ) {
-        for (address, _) in entries {
-            self.failures.remove(address);
-        }
-        let Err(e) = tables.identities.write(entries) else {
-            for (address, entry) in entries {
-                self.note_address(*address, Some(*entry));
-            }
-            return;
-        };
-        if matches!(e, WriteError::Full { .. }) {
+        if let Err(WriteError::Full { .. }) = self.try_addresses(tables, entries) {
             self.usage[IDENTITIES].full += 1;
         }
+    }
+
+    fn try_addresses(
+        &mut self,
+        tables: &mut PolicyTables,
+        entries: &[(IpAddr, IdentityEntry)],
+    ) -> Result<(), WriteError> {
+        let all = tables.identities.write(entries);
         for (address, entry) in entries {
             // Some may have gone in, and others are changed in place: one by one shows which.
-            if let Err(e) = tables.identities.write(&[(*address, *entry)]) {
-                let found = tables.identities.get(address).ok().flatten();
-                self.note_address(*address, found);
-                let mut reason = e.to_string();
-                if found.is_none() {
-                    let refused = IdentityNumber::REFUSED;
-                    reason = match self.write_cidr(tables, host(*address), refused) {
-                        Ok(()) => format!("{reason}; {address} is refused everywhere"),
-                        Err(e) => format!("{reason}; {e}"),
-                    };
+            let written = match &all {
+                Ok(()) => Ok(()),
+                Err(_) => tables.identities.write(&[(*address, *entry)]),
+            };
+            match written {
+                Ok(()) => {
+                    self.note_address(*address, Some(*entry));
+                    self.failures.remove(address);
                 }
-                self.failures.insert(*address, reason);
-            } else {
-                self.note_address(*address, Some(*entry));
+                Err(e) => {
+                    let found = tables.identities.get(address).ok().flatten();
+                    self.note_address(*address, found);
+                    self.failures.insert(*address, e.to_string());
+                }
             }
         }
+        all
     }
 
     /// # Errors
@@ -204,10 +252,12 @@ impl Mirror {
         cidr: Cidr,
         number: IdentityNumber,
     ) -> Result<(), String> {
+        // Without it, an IPv4 address would be taken to be in a short IPv6 prefix.
+        if cidr != ALL_V4 && self.cidr(&ALL_V4).is_none() {
+            return Err("0.0.0.0/0 could not be written, which has to be there first".to_owned());
+        }
         let key = key(&cidr);
-        // Older kernels want room for one more even to replace.
-        let full = self.cidrs.len() + 1 >= self.usage[CIDRS].capacity;
-        if full && !self.cidrs.contains_key(&key) {
+        if self.cidr_room() == 0 && !self.cidrs.contains_key(&key) {
             return Err(self.usage[CIDRS].refuse());
         }
         let written = tables.cidr_identities.write(&[(key, number)]);
@@ -310,6 +360,10 @@ impl Mirror {
     }
 
     fn note_cidr(&mut self, key: CidrKey, number: Option<IdentityNumber>) {
+        match number {
+            Some(IdentityNumber::REFUSED) => self.refused.insert(key),
+            _ => self.refused.remove(&key),
+        };
         let old = match number {
             Some(number) => self.cidrs.insert(key, number),
             None => self.cidrs.remove(&key),

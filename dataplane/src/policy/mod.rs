@@ -21,6 +21,8 @@ mod identities;
 mod mirror;
 mod owners;
 mod pods;
+mod publish;
+mod refusals;
 mod rule_ids;
 mod selector;
 mod sets;
@@ -35,10 +37,9 @@ use std::sync::Arc;
 use weft_proto::model::policy::Cidr;
 use weft_proto::model::{Policy, Workload};
 
-use crate::engine::MapUsage;
 use crate::interfaces::LocalInterfaces;
-use crate::tables::TableError;
 use crate::tables::policy::{IdentityNumber, PolicyTables, Verdict};
+use crate::tables::{MapUsage, TableError};
 use addresses::Addresses;
 use cidrs::Cidrs;
 use compile::CompiledPolicy;
@@ -46,6 +47,7 @@ use identities::Identities;
 use mirror::Mirror;
 use owners::Owners;
 use pods::Pods;
+pub use refusals::Shortage;
 use rule_ids::RuleIds;
 use sets::Sets;
 
@@ -206,7 +208,7 @@ impl PolicyEngine {
             return;
         }
         self.synced = true;
-        self.dirty.cidrs.insert(cidrs::ALL_V4);
+        self.dirty.cidrs.extend([cidrs::ALL_V4, cidrs::ALL_V6]);
         // The agent before may have died between a change and its epoch.
         self.stale = true;
         self.dirty.addresses.extend(self.owners.addresses());
@@ -264,8 +266,8 @@ impl PolicyEngine {
 
     /// Workloads that are not known to the kernel as they should be.
     pub fn failed_workloads(&self) -> impl Iterator<Item = &str> {
-        let addresses = self.mirror.failed_addresses();
-        addresses.filter_map(|address| self.owners.owner(address)?.workload)
+        let addresses = self.mirror.failures();
+        addresses.filter_map(|(address, _)| self.owners.owner(address)?.workload)
     }
 
     /// Why a workload is not known to the kernel as it should be.
@@ -273,7 +275,7 @@ impl PolicyEngine {
     pub fn workload_rejection(&self, name: &str) -> Option<String> {
         let workload = self.owners.get(name)?;
         let mut addresses = workload.addresses.iter();
-        addresses.find_map(|address| self.mirror.failure(*address).map(ToOwned::to_owned))
+        addresses.find_map(|address| self.address_failure(*address))
     }
 
     fn touch_selected(&mut self, policy: &Policy) {

@@ -1,7 +1,6 @@
 //! Local pods, the policies that select them, and the sets they are sent to.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use weft_proto::model::policy::{Cidr, Direction, Tier};
@@ -16,8 +15,6 @@ use crate::tables::policy::{LocalWorkload, PolicySet, SetId};
 #[derive(Debug)]
 struct Pod {
     interface: u32,
-    /// Of which the pod's identity is shown.
-    address: IpAddr,
     egress: Arc<Plan>,
     ingress: Arc<Plan>,
     /// Why it is not judged by these plans.
@@ -75,22 +72,20 @@ impl PolicyEngine {
     fn plan_pod(&mut self, name: &str) -> Option<Pod> {
         let workload = self.owners.get(name).filter(|w| self.owners.is_local(w))?;
         let workload = workload.clone();
-        let (address, interface) = self.interface(name, &workload)?;
         Some(Pod {
-            interface,
-            address,
+            interface: self.interface(name, &workload)?,
             egress: self.plan(&workload, Direction::Egress),
             ingress: self.plan(&workload, Direction::Ingress),
             failure: None,
         })
     }
 
-    /// The first of its addresses that leads to an interface.
-    fn interface(&self, name: &str, pod: &Workload) -> Option<(IpAddr, u32)> {
+    /// That of the first of its addresses that leads to one.
+    fn interface(&self, name: &str, pod: &Workload) -> Option<u32> {
         pod.addresses.iter().find_map(|address| {
             let owner = self.owners.owner(*address)?;
             let interface = self.interface_at(*address, &owner);
-            (owner.workload == Some(name) && interface != 0).then_some((*address, interface))
+            (owner.workload == Some(name) && interface != 0).then_some(interface)
         })
     }
 
@@ -144,9 +139,12 @@ impl PolicyEngine {
             let Some(pod) = self.pods.pods.get(name) else {
                 continue;
             };
-            let (interface, address) = (pod.interface, pod.address);
+            let interface = pod.interface;
             let (egress, ingress) = (Arc::clone(&pod.egress), Arc::clone(&pod.ingress));
-            let failure = self.send_pod(interface, address, &egress, &ingress).err();
+            let failure = match self.exposed() {
+                None => self.send_pod(interface, &egress, &ingress).err(),
+                exposed => exposed,
+            };
             if let Some(pod) = self.pods.pods.get_mut(name) {
                 pod.failure = failure;
             }
@@ -156,7 +154,6 @@ impl PolicyEngine {
     fn send_pod(
         &mut self,
         interface: u32,
-        address: IpAddr,
         egress: &Arc<Plan>,
         ingress: &Arc<Plan>,
     ) -> Result<(), String> {
@@ -167,18 +164,13 @@ impl PolicyEngine {
         // What cannot be written stays as it was; a pod for which nothing was written is refused.
         let egress = egress.ok().or(old.map(|old| old.egress));
         let ingress = ingress.ok().or(old.map(|old| old.ingress));
-        let identity = self.addresses.get(address).map(|at| at.number);
-        let (Some(egress), Some(ingress), Some(identity)) = (egress, ingress, identity) else {
+        let (Some(egress), Some(ingress)) = (egress, ingress) else {
             return failure.map_or(Ok(()), Err);
         };
-        let entry = LocalWorkload {
-            egress,
-            ingress,
-            identity,
-        };
+        let entry = LocalWorkload { egress, ingress };
         if old != Some(entry) {
             self.mirror.write_pod(&mut self.tables, interface, entry)?;
-            self.stale |= old.is_some_and(|old| old.egress != egress || old.ingress != ingress);
+            self.stale |= old.is_some();
         }
         failure.map_or(Ok(()), Err)
     }
@@ -193,7 +185,8 @@ impl PolicyEngine {
         if let Some(reason) = cidrs.find_map(|cidr| self.addresses.unwritten.get(cidr)) {
             return Err(reason.clone());
         }
-        let (compiled, peers) = CompiledSet::new(Arc::clone(plan), self.identities.universe());
+        let (compiled, mut peers) = CompiledSet::new(Arc::clone(plan), self.identities.universe());
+        peers.retain(|number, _| !self.sets.untold().contains_key(number));
         let found = has.and_then(|has| {
             let ranges = self.sets.same(&self.tables, has, &compiled, &peers);
             Some((has.id, ranges?))

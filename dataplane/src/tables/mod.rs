@@ -11,12 +11,16 @@ pub mod memory;
 pub mod policy;
 mod services;
 mod slots;
+mod usage;
+#[cfg(test)]
+pub(crate) mod watched;
 
 pub use keys::{
     AllocatedIds, BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceId,
     ServiceKey, Slot, SlotKey,
 };
 pub use limits::{BackendHealth, ServiceFlags, ServiceSettings, ServiceState};
+pub use usage::MapUsage;
 
 /// A map that the agent writes and reads.
 ///

@@ -1,7 +1,7 @@
 //! Who is who: spoofed addresses, the node itself, CIDRs, and pods that take over an address.
 
 use crate::node::{
-    A, B, Dropped, Egress, HOST, HOST_IDENTITY, Ingress, Node, Passed, allow, deny, on_a_node,
+    A, B, Dropped, Egress, HOST, HOST_IDENTITY, Ingress, Node, Passed, Rule, allow, deny, on_a_node,
 };
 use crate::packet::{ping, tcp, udp};
 use crate::skel::types::{flow_state, identity_number, reason};
@@ -99,6 +99,34 @@ fn the_most_specific_cidr_names_the_stranger() {
         let v6 = |source: &str| udp(&format!("[{source}]:1"), "[fd00:1::1]:2", b"");
         assert_eq!(node.to(A, &v6("2001:db8::5")), Passed);
         assert_eq!(node.to(A, &v6("2001:db8:0:1::5")), Dropped);
+    });
+}
+
+#[test]
+fn who_has_no_entry_in_a_shut_prefix_or_in_none_is_refused() {
+    on_a_node(|node| {
+        let refused = identity_number::IDENTITY_REFUSED.0;
+        let no_room = Rule {
+            reason: reason::REASON_NO_ROOM,
+            ..deny(0)
+        };
+        node.peer(A, Ingress, refused, &[no_room]);
+        let from = |source: &str| udp(&format!("{source}:1"), "10.1.0.1:2", b"");
+        assert_eq!(node.to(A, &from("203.0.113.1")), Passed);
+        node.cidr(96 + 24, "192.168.7.0", 302);
+        node.cidr(96, "0.0.0.0", refused);
+        node.epoch(2);
+        let check = || {
+            assert_eq!(node.to(A, &from("203.0.113.1")), Dropped);
+            assert_eq!(why(node), reason::REASON_NO_ROOM);
+            // Who has an entry, or is in a prefix of its own.
+            assert_eq!(node.to(A, &from("10.2.0.9")), Passed);
+            assert_eq!(node.to(A, &from("192.168.7.1")), Passed);
+        };
+        check();
+        node.forget_cidr(96, "0.0.0.0");
+        node.forget_cidr(0, "::");
+        check();
     });
 }
 

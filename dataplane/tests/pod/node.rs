@@ -151,6 +151,10 @@ pub fn on_a_node_with(
     netns.0.run(|| test(&Node::new(resize))).unwrap();
 }
 
+fn cidr_key(prefix: u32, address: &str) -> Vec<u8> {
+    [words(&[prefix]), mapped(address).to_vec()].concat()
+}
+
 impl Node {
     fn new(resize: impl FnOnce(&mut OpenWeftSkel<'static>)) -> Self {
         let storage = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
@@ -183,6 +187,9 @@ impl Node {
         node.identity(REMOTE, REMOTE_IDENTITY, 0, 0);
         node.identity(REMOTE6, REMOTE_IDENTITY, 0, 0);
         node.epoch(1);
+        // As the agent keeps them.
+        node.cidr(96, "0.0.0.0", types::identity_number::IDENTITY_WORLD.0);
+        node.cidr(0, "::", types::identity_number::IDENTITY_WORLD.0);
         for pod in [A, B] {
             node.identity(pod.address, pod.identity, pod.interface, 0);
             node.identity(pod.address6, pod.identity, pod.interface, 0);
@@ -212,8 +219,14 @@ impl Node {
 
     /// Whose addresses lie in a CIDR, given as IPv6 (IPv4 mapped).
     pub fn cidr(&self, prefix: u32, address: &str, number: u32) {
-        let key = [words(&[prefix]), mapped(address).to_vec()].concat();
+        let key = cidr_key(prefix, address);
         self.write("cidr_identities", &key, &words(&[number]));
+    }
+
+    /// Nobody's any more.
+    pub fn forget_cidr(&self, prefix: u32, address: &str) {
+        let key = cidr_key(prefix, address);
+        self.map("cidr_identities").delete(&key).unwrap();
     }
 
     pub fn epoch(&self, epoch: u32) {
@@ -233,7 +246,7 @@ impl Node {
             let found = policy.sets.iter().find(|s| (s.0, s.1) == (key.0, egress));
             found.map_or([0; 3], |(_, _, set)| *set)
         };
-        let value = [&of(true)[..], &of(false), &[pod.identity, 0]].concat();
+        let value = [of(true), of(false)].concat();
         self.write("local_workloads", &words(&[pod.interface]), &words(&value));
     }
 

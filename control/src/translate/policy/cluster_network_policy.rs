@@ -22,10 +22,7 @@ fn policy(
     direction: Direction,
     rule: &ClusterRule,
 ) -> Policy {
-    let part = match direction {
-        Direction::Ingress => "ingress",
-        Direction::Egress => "egress",
-    };
+    let part = peer::part(direction);
     Policy {
         name: author.resource(&format!("{part}/{:04}", rule.index)),
         origin: author.origin(),
@@ -40,25 +37,10 @@ fn policy(
 }
 
 fn translate(author: &Author<'_>, rule: &ClusterRule, direction: Direction) -> Rule {
-    let peers = match &rule.peers {
-        None => Expr::Any,
-        Some(list) => peer::one_of(list.iter().map(|p| who(author, p))),
-    };
-    let ports = if rule.ports.is_empty() {
-        Expr::Any
-    } else {
-        peer::one_of(rule.ports.iter().map(port))
-    };
-    match direction {
-        Direction::Ingress => Rule {
-            source: peers,
-            destination: ports,
-        },
-        Direction::Egress => Rule {
-            source: Expr::Any,
-            destination: peer::all_of([peers, ports]),
-        },
-    }
+    let peers = rule.peers.as_ref();
+    let peers = peers.map(|list| list.iter().map(|p| who(author, p)).collect());
+    let ports = rule.ports.iter().map(port).collect();
+    peer::rule(direction, peers, ports)
 }
 
 fn who(author: &Author<'_>, to: &ClusterPeer) -> Expr {

@@ -25,10 +25,7 @@ fn policy(
     rules: &[NetworkRule],
 ) -> Policy {
     Policy {
-        name: author.resource(match direction {
-            Direction::Ingress => "ingress",
-            Direction::Egress => "egress",
-        }),
+        name: author.resource(peer::part(direction)),
         origin: author.origin(),
         selector: Selector {
             namespaces: Some(BTreeSet::from([author.namespace().to_owned()])),
@@ -47,26 +44,10 @@ fn policy(
 }
 
 fn translate(author: &Author<'_>, rule: &NetworkRule, direction: Direction) -> Rule {
-    let peers = if rule.peers.is_empty() {
-        Expr::Any
-    } else {
-        peer::one_of(rule.peers.iter().map(|p| who(author, p)))
-    };
-    let ports = if rule.ports.is_empty() {
-        Expr::Any
-    } else {
-        peer::one_of(rule.ports.iter().map(port))
-    };
-    match direction {
-        Direction::Ingress => Rule {
-            source: peers,
-            destination: ports,
-        },
-        Direction::Egress => Rule {
-            source: Expr::Any,
-            destination: peer::all_of([peers, ports]),
-        },
-    }
+    let some = !rule.peers.is_empty();
+    let peers = some.then(|| rule.peers.iter().map(|p| who(author, p)).collect());
+    let ports = rule.ports.iter().map(port).collect();
+    peer::rule(direction, peers, ports)
 }
 
 fn who(author: &Author<'_>, from: &NetworkPeer) -> Expr {

@@ -1,7 +1,8 @@
 //! Peers and ports as conditions.
 
 use weft_proto::model::policy::{
-    Cidr, Expr, LabelCondition, LabelRequirement, Match, Pattern, PeerKind, Selector, StringMatch,
+    Cidr, Direction, Expr, LabelCondition, LabelRequirement, Match, Pattern, PeerKind, Rule,
+    Selector, StringMatch,
 };
 
 use crate::model::Model;
@@ -35,6 +36,33 @@ pub(super) fn all_of(list: impl IntoIterator<Item = Expr>) -> Expr {
 
 pub(super) fn not(expr: Expr) -> Expr {
     Expr::Not(Box::new(expr))
+}
+
+/// As resource names and people call it.
+pub(super) const fn part(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Ingress => "ingress",
+        Direction::Egress => "egress",
+    }
+}
+
+/// Connections between the selected pod and one of `peers`, to one of `ports`. `None`, and no ports at all: any.
+pub(super) fn rule(direction: Direction, peers: Option<Vec<Expr>>, ports: Vec<Expr>) -> Rule {
+    let peers = peers.map_or(Expr::Any, one_of);
+    let ports = match ports.is_empty() {
+        true => Expr::Any,
+        false => one_of(ports),
+    };
+    match direction {
+        Direction::Ingress => Rule {
+            source: peers,
+            destination: ports,
+        },
+        Direction::Egress => Rule {
+            source: Expr::Any,
+            destination: all_of([peers, ports]),
+        },
+    }
 }
 
 /// Pods of the namespaces and with the labels that both select.

@@ -1,14 +1,15 @@
 //! Tables in memory that are looked at after each operation, as the kernel would look, and that fail on demand.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use crate::engine::Closer;
 use crate::tables::memory::MemoryTable;
+use crate::tables::watched::{Faults, Watcher, watched};
 use crate::tables::{
     AllocatedIds, BackendEntry, BackendId, BackendLoad, ServiceEntry, ServiceId, ServiceKey,
-    ServiceSettings, ServiceState, Slot, SlotKey, Table, TableError, Tables, WriteError,
+    ServiceSettings, ServiceState, Slot, SlotKey, Tables,
 };
 
 /// Sizes of the tables.
@@ -43,8 +44,7 @@ pub(super) struct Kernel {
 
 #[derive(Default)]
 struct Control {
-    /// For each operation to come, whether it fails and after how many entries.
-    faults: VecDeque<Option<usize>>,
+    faults: Faults,
     violations: Vec<String>,
     operations: usize,
     closed: Vec<BackendId>,
@@ -79,14 +79,6 @@ impl Kernel {
     }
 
     pub(super) fn tables(&self) -> Tables {
-        fn watched<K, V>(kernel: &Kernel, table: &MemoryTable<K, V>) -> Box<dyn Table<K, V>>
-        where
-            K: Ord + Copy + Send + 'static,
-            V: Copy + Send + 'static,
-        {
-            let (table, kernel) = (table.clone(), kernel.clone());
-            Box::new(Watched { table, kernel })
-        }
         Tables {
             services: watched(self, &self.services),
             slots: watched(self, &self.slots),
@@ -123,7 +115,7 @@ impl Kernel {
     }
 
     pub(super) fn set_faults(&self, faults: impl IntoIterator<Item = Option<usize>>) {
-        self.control(|c| c.faults = faults.into_iter().collect());
+        self.control(|c| c.faults.set(faults));
     }
 
     pub(super) fn operations(&self) -> usize {
@@ -220,10 +212,6 @@ impl Kernel {
             c.violations.extend(wrong);
         });
     }
-
-    fn fault(&self) -> Option<usize> {
-        self.control(|c| c.faults.pop_front().flatten())
-    }
 }
 
 /// Remembers what was to be closed.
@@ -235,63 +223,12 @@ impl Closer for Recorder {
     }
 }
 
-struct Watched<K, V> {
-    table: MemoryTable<K, V>,
-    kernel: Kernel,
-}
-
-fn refused(map: &'static str, operation: &'static str) -> TableError {
-    TableError {
-        map,
-        operation,
-        source: std::io::Error::other("injected"),
-    }
-}
-
-impl<K: Ord + Copy + Send, V: Copy + Send> Table<K, V> for Watched<K, V> {
-    fn name(&self) -> &'static str {
-        self.table.name()
+impl Watcher for Kernel {
+    fn fault(&self) -> Option<usize> {
+        self.control(|c| c.faults.next())
     }
 
-    fn write(&mut self, entries: &[(K, V)]) -> Result<(), WriteError> {
-        let name = self.table.name();
-        let result = match self.kernel.fault() {
-            Some(after) => {
-                let part = entries.get(..after.min(entries.len().saturating_sub(1)));
-                self.table
-                    .write(part.unwrap_or_default())
-                    .and(Err(refused(name, "write").into()))
-            }
-            None => self.table.write(entries),
-        };
-        self.kernel.check(&format!("writing {name}"));
-        result
-    }
-
-    fn delete(&mut self, keys: &[K]) -> Result<(), TableError> {
-        let name = self.table.name();
-        let result = match self.kernel.fault() {
-            Some(after) => {
-                let part = keys.get(..after.min(keys.len().saturating_sub(1)));
-                self.table
-                    .delete(part.unwrap_or_default())
-                    .and(Err(refused(name, "delete")))
-            }
-            None => self.table.delete(keys),
-        };
-        self.kernel.check(&format!("deleting from {name}"));
-        result
-    }
-
-    fn get(&self, key: &K) -> Result<Option<V>, TableError> {
-        self.table.get(key)
-    }
-
-    fn entries(&self) -> Result<Vec<(K, V)>, TableError> {
-        self.table.entries()
-    }
-
-    fn capacity(&self) -> usize {
-        self.table.capacity()
+    fn done(&self, operation: &str) {
+        self.check(operation);
     }
 }

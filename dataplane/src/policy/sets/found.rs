@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use super::{LiveSet, REFUSED, Sets, rule};
 use crate::bpf::Arena;
-use crate::engine::MapUsage;
 use crate::policy::compile::{CompiledSet, DEFAULT, Decision, FunctionIndex, Steps};
-use crate::tables::TableError;
 use crate::tables::policy::{
     IdentityNumber, LocalWorkload, PeerKey, PolicySet, PolicyTables, RuleEntry, RuleRange, SetId,
 };
+use crate::tables::{MapUsage, TableError};
 
 /// A set that an earlier agent wrote.
 #[derive(Debug, Default)]
@@ -51,19 +50,15 @@ impl Sets {
                 }
             }
         }
-        let usage = |name, capacity| MapUsage {
-            name,
-            capacity,
-            ..MapUsage::default()
-        };
         Ok(Self {
             live: HashMap::new(),
             by_plan: HashMap::new(),
             found,
             arena,
-            garbage: Vec::new(),
-            rules: usage(tables.rules.name(), tables.rules.capacity()),
-            peers: usage(tables.peer_rules.name(), tables.peer_rules.capacity()),
+            untold: BTreeMap::new(),
+            garbage: BTreeSet::new(),
+            rules: MapUsage::of(&*tables.rules),
+            peers: MapUsage::of(&*tables.peer_rules),
         })
     }
 
@@ -99,7 +94,6 @@ impl Sets {
             ranges,
             peers,
             chunks: found.map_or(0, |found| found.chunks),
-            missing: BTreeMap::new(),
         };
         self.live.insert(id, set);
     }

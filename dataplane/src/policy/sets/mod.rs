@@ -4,19 +4,18 @@
 //! cleared: each rule names its set, so that a reader who came too late notices.
 
 mod found;
+mod learn;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::compile::{CompiledSet, DEFAULT, Decision, FunctionIndex, Plan, Steps};
-use super::subject::Class;
+use super::compile::{CompiledSet, Decision, FunctionIndex, Plan, Steps};
 use crate::bpf::Arena;
-use crate::engine::MapUsage;
-use crate::tables::WriteError;
 use crate::tables::policy::{
     IdentityNumber, PeerKey, PolicySet, PolicyTables, RuleEntry, RuleRange, RuleReason, SetId,
     Verdict,
 };
+use crate::tables::{MapUsage, WriteError};
 use found::FoundSet;
 
 /// `MAX_RULES_OF_A_PEER`: a reader's search would not find its way through more.
@@ -25,7 +24,7 @@ const LARGEST: usize = 65_536;
 /// What every set says of [`IdentityNumber::REFUSED`].
 const REFUSED: Decision = Decision {
     verdict: Verdict::Deny,
-    reason: RuleReason::NotReady,
+    reason: RuleReason::NoRoom,
     rule: 0,
     audit: 0,
 };
@@ -36,12 +35,10 @@ struct LiveSet {
     compiled: CompiledSet,
     /// Of each function.
     ranges: Vec<RuleRange>,
-    /// Who has another function than the default.
+    /// Who has another function than the default, as it stands in the kernel.
     peers: HashMap<IdentityNumber, FunctionIndex>,
     /// Ranges that are this set's in the arena are numbered from 0.
     chunks: u32,
-    /// Identities that it could not be told of, and why.
-    missing: BTreeMap<IdentityNumber, String>,
 }
 
 /// Everything in `rules` and `peer_rules`.
@@ -50,8 +47,10 @@ pub(super) struct Sets {
     by_plan: HashMap<Arc<Plan>, SetId>,
     found: HashMap<SetId, FoundSet>,
     arena: Arena<(SetId, u32)>,
-    /// Peers of sets that are gone and could not be deleted.
-    garbage: Vec<PeerKey>,
+    /// Identities that no set knows, and why: nothing in the kernel may have them.
+    untold: BTreeMap<IdentityNumber, String>,
+    /// Peers that stand in the kernel for no reason.
+    garbage: BTreeSet<PeerKey>,
     rules: MapUsage,
     peers: MapUsage,
 }
@@ -91,72 +90,18 @@ impl Sets {
             ranges,
             peers,
             chunks: 1,
-            missing: BTreeMap::new(),
         };
         let own = set.peers.iter();
         let own = own.filter_map(|(peer, function)| Some((*peer, set.range(*function)?)));
         let all: Vec<_> = own.chain(refused).collect();
         if let Err(reason) = self.write_peers(tables, id, &all) {
-            let keys = all.iter().map(|(identity, _)| PeerKey {
-                set: id,
-                identity: *identity,
-            });
-            self.garbage.extend(keys);
+            self.discard(tables, id, all.iter().map(|(identity, _)| *identity));
             self.arena.release((id, 0));
             return Err(reason);
         }
         self.by_plan.insert(Arc::clone(set.compiled.plan()), id);
         self.live.insert(id, set);
         Ok(())
-    }
-
-    /// Tells every set of identities that nobody has yet. What one cannot be told, [`Sets::unknown`] says.
-    pub(super) fn learn(&mut self, tables: &mut PolicyTables, fresh: &[(IdentityNumber, Class)]) {
-        let ids: Vec<SetId> = self.live.keys().copied().collect();
-        for id in ids {
-            self.teach(tables, id, fresh);
-        }
-    }
-
-    fn teach(&mut self, tables: &mut PolicyTables, id: SetId, fresh: &[(IdentityNumber, Class)]) {
-        let Some(set) = self.live.get_mut(&id) else {
-            return;
-        };
-        let mut own = Vec::new();
-        for (number, class) in fresh {
-            let function = set.compiled.learn(class);
-            set.missing.remove(number);
-            if function != DEFAULT {
-                own.push((*number, function));
-            }
-        }
-        if own.is_empty() {
-            return;
-        }
-        if let Err(reason) = self.extend(tables, id, &own)
-            && let Some(set) = self.live.get_mut(&id)
-        {
-            let missing = own.iter().map(|(number, _)| (*number, reason.clone()));
-            set.missing.extend(missing);
-        }
-    }
-
-    fn extend(
-        &mut self,
-        tables: &mut PolicyTables,
-        id: SetId,
-        own: &[(IdentityNumber, FunctionIndex)],
-    ) -> Result<(), String> {
-        self.add_functions(tables, id)?;
-        let Some(set) = self.live.get_mut(&id) else {
-            return Ok(());
-        };
-        let known = own.iter();
-        let known = known.filter_map(|(peer, function)| Some((*peer, set.range(*function)?)));
-        let entries: Vec<_> = known.collect();
-        // Even what fails half-way: its keys have to be deleted with the set.
-        set.peers.extend(own.iter().copied());
-        self.write_peers(tables, id, &entries)
     }
 
     /// Writes the rules of functions that have come since.
@@ -179,19 +124,6 @@ impl Sets {
         Ok(())
     }
 
-    /// Why some set does not know this identity.
-    pub(super) fn unknown(&self, number: IdentityNumber) -> Option<&str> {
-        let mut sets = self.live.values();
-        sets.find_map(|set| set.missing.get(&number))
-            .map(String::as_str)
-    }
-
-    /// Identities that some set does not know.
-    pub(super) fn all_unknown(&self) -> BTreeSet<IdentityNumber> {
-        let sets = self.live.values();
-        sets.flat_map(|set| set.missing.keys()).copied().collect()
-    }
-
     /// Whether some set judges these two differently.
     pub(super) fn tells_apart(&self, a: IdentityNumber, b: IdentityNumber) -> bool {
         let refused = |number| number == IdentityNumber::REFUSED;
@@ -200,22 +132,6 @@ impl Sets {
                 .live
                 .values()
                 .any(|set| set.peers.get(&a) != set.peers.get(&b))
-    }
-
-    /// Deletes what sets say of identities that nobody has.
-    pub(super) fn forget(&mut self, tables: &mut PolicyTables, numbers: &[IdentityNumber]) {
-        for (id, set) in &mut self.live {
-            for number in numbers {
-                set.missing.remove(number);
-                if set.peers.remove(number).is_some() {
-                    self.garbage.push(PeerKey {
-                        set: *id,
-                        identity: *number,
-                    });
-                }
-            }
-        }
-        self.sweep(tables);
     }
 
     /// Deletes every set that no workload is sent to; returns the plans of those.
@@ -256,7 +172,8 @@ impl Sets {
         if self.garbage.is_empty() {
             return;
         }
-        match tables.peer_rules.delete(&self.garbage) {
+        let keys: Vec<PeerKey> = self.garbage.iter().copied().collect();
+        match tables.peer_rules.delete(&keys) {
             Ok(()) => self.garbage.clear(),
             Err(e) => tracing::warn!("peers of sets that are gone stay for now: {e}"),
         }
@@ -331,6 +248,9 @@ impl Sets {
         };
         let entries: Vec<_> = peers.iter().map(entry).collect();
         let written = tables.peer_rules.write(&entries);
+        for (key, _) in &entries {
+            self.garbage.remove(key);
+        }
         written.map_err(|e| match e {
             WriteError::Full { .. } => self.peers.refuse(),
             WriteError::Failed(e) => e.to_string(),

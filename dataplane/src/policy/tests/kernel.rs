@@ -1,6 +1,5 @@
 //! Policy tables in memory that fail on demand, and that are asked as the kernel asks them.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +10,7 @@ use crate::tables::policy::{
     CidrKey, IdentityEntry, IdentityNumber, LocalWorkload, NodePart, PeerKey, PolicySet,
     PolicySettings, PolicyTables, RuleEntry, RuleRange, RuleReason, Verdict,
 };
-use crate::tables::{Table, TableError, WriteError};
+use crate::tables::watched::{Faults, Watcher, watched};
 
 /// Sizes of the tables.
 #[derive(Clone, Copy, Debug)]
@@ -49,8 +48,7 @@ type Watch = Box<dyn Fn(&Kernel, &str) + Send>;
 
 #[derive(Default)]
 struct Control {
-    /// For each operation to come, whether it fails and after how many entries.
-    faults: VecDeque<Option<usize>>,
+    faults: Faults,
     watch: Option<Watch>,
 }
 
@@ -77,14 +75,6 @@ impl Kernel {
     }
 
     pub(super) fn tables(&self) -> PolicyTables {
-        fn watched<K, V>(kernel: &Kernel, table: &MemoryTable<K, V>) -> Box<dyn Table<K, V>>
-        where
-            K: Ord + Copy + Send + 'static,
-            V: Copy + Send + 'static,
-        {
-            let (table, kernel) = (table.clone(), kernel.clone());
-            Box::new(Watched { table, kernel })
-        }
         PolicyTables {
             identities: watched(self, &self.identities),
             cidr_identities: watched(self, &self.cidrs),
@@ -96,7 +86,7 @@ impl Kernel {
     }
 
     pub(super) fn set_faults(&self, faults: impl IntoIterator<Item = Option<usize>>) {
-        self.control(|c| c.faults = faults.into_iter().collect());
+        self.control(|c| c.faults.set(faults));
     }
 
     /// Looks at the tables after every operation.
@@ -155,7 +145,7 @@ impl Kernel {
                 inside.then_some((prefix, *number))
             });
             let longest = around.max_by_key(|(prefix, _)| *prefix);
-            longest.map_or(IdentityNumber::WORLD, |(_, number)| number)
+            longest.map_or(IdentityNumber::REFUSED, |(_, number)| number)
         })
     }
 
@@ -183,18 +173,6 @@ impl Kernel {
                 .expect("no test panics while it holds this"),
         )
     }
-
-    fn fault(&self) -> Option<usize> {
-        self.control(|c| c.faults.pop_front().flatten())
-    }
-
-    fn done(&self, operation: &str) {
-        let watch = self.control(|c| c.watch.take());
-        if let Some(watch) = watch {
-            watch(self, operation);
-            self.watch(Some(watch));
-        }
-    }
 }
 
 fn mapped(address: IpAddr, prefix: u8) -> (u128, u32) {
@@ -205,63 +183,16 @@ fn mapped(address: IpAddr, prefix: u8) -> (u128, u32) {
     }
 }
 
-struct Watched<K, V> {
-    table: MemoryTable<K, V>,
-    kernel: Kernel,
-}
-
-fn refused(map: &'static str, operation: &'static str) -> TableError {
-    TableError {
-        map,
-        operation,
-        source: std::io::Error::other("injected"),
-    }
-}
-
-impl<K: Ord + Copy + Send, V: Copy + Send> Table<K, V> for Watched<K, V> {
-    fn name(&self) -> &'static str {
-        self.table.name()
+impl Watcher for Kernel {
+    fn fault(&self) -> Option<usize> {
+        self.control(|c| c.faults.next())
     }
 
-    fn write(&mut self, entries: &[(K, V)]) -> Result<(), WriteError> {
-        let name = self.table.name();
-        let result = match self.kernel.fault() {
-            Some(after) => {
-                let part = entries.get(..after.min(entries.len().saturating_sub(1)));
-                self.table
-                    .write(part.unwrap_or_default())
-                    .and(Err(refused(name, "write").into()))
-            }
-            None => self.table.write(entries),
-        };
-        self.kernel.done(&format!("writing {name}"));
-        result
-    }
-
-    fn delete(&mut self, keys: &[K]) -> Result<(), TableError> {
-        let name = self.table.name();
-        let result = match self.kernel.fault() {
-            Some(after) => {
-                let part = keys.get(..after.min(keys.len().saturating_sub(1)));
-                self.table
-                    .delete(part.unwrap_or_default())
-                    .and(Err(refused(name, "delete")))
-            }
-            None => self.table.delete(keys),
-        };
-        self.kernel.done(&format!("deleting from {name}"));
-        result
-    }
-
-    fn get(&self, key: &K) -> Result<Option<V>, TableError> {
-        self.table.get(key)
-    }
-
-    fn entries(&self) -> Result<Vec<(K, V)>, TableError> {
-        self.table.entries()
-    }
-
-    fn capacity(&self) -> usize {
-        self.table.capacity()
+    fn done(&self, operation: &str) {
+        let watch = self.control(|c| c.watch.take());
+        if let Some(watch) = watch {
+            watch(self, operation);
+            self.watch(Some(watch));
+        }
     }
 }

@@ -2,5 +2,6 @@ mod evaluate;
 mod kernel;
 mod random;
 mod scenarios;
+mod shortage;
 mod steps;
 mod world;

@@ -11,7 +11,7 @@ pub struct IdentityNumber(pub u32);
 impl IdentityNumber {
     /// No workload's address, no node's, and in no CIDR that a policy mentions.
     pub const WORLD: Self = Self(identity_number::IDENTITY_WORLD.0);
-    /// Addresses whose own identity found no room in a table: every set refuses it.
+    /// Whoever found no room in a table, and those who cannot be told from such: every set refuses it.
     pub const REFUSED: Self = Self(identity_number::IDENTITY_REFUSED.0);
     /// The agent numbers from here on.
     pub const FIRST: Self = Self(identity_number::IDENTITY_FIRST.0);
@@ -78,8 +78,6 @@ pub struct LocalWorkload {
     pub egress: PolicySet,
     /// Those that are opened to it.
     pub ingress: PolicySet,
-    /// Its own identity.
-    pub identity: IdentityNumber,
 }
 
 /// A peer of a set.
@@ -111,8 +109,8 @@ pub enum RuleReason {
     Isolated = reason::REASON_ISOLATED.0 as isize,
     /// Only a proxy can judge it.
     Layer7 = reason::REASON_LAYER7.0 as isize,
-    /// The peer's identity found no room.
-    NotReady = reason::REASON_NOT_READY.0 as isize,
+    /// Who the peer is found no room.
+    NoRoom = reason::REASON_NO_ROOM.0 as isize,
 }
 
 /// Stands for all points from `first` up to the next rule's in its range.

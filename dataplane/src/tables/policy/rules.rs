@@ -31,8 +31,6 @@ impl Record for LocalWorkload {
         types::local_workload {
             egress: raw_set(self.egress),
             ingress: raw_set(self.ingress),
-            identity: self.identity.0,
-            pad: 0,
         }
     }
 
@@ -40,7 +38,6 @@ impl Record for LocalWorkload {
         Some(Self {
             egress: set(raw.egress)?,
             ingress: set(raw.ingress)?,
-            identity: IdentityNumber::from_raw(raw.identity)?,
         })
     }
 }
@@ -87,7 +84,7 @@ const REASONS: [RuleReason; 5] = [
     RuleReason::Policy,
     RuleReason::Isolated,
     RuleReason::Layer7,
-    RuleReason::NotReady,
+    RuleReason::NoRoom,
 ];
 
 impl Record for RuleEntry {
