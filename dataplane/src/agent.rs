@@ -17,7 +17,7 @@ use crate::conntrack::{SweepReport, Timeouts};
 use crate::datapath::{Datapath, KernelDatapath};
 use crate::engine::worker::{self, EngineHandle, EngineStopped};
 use crate::engine::{Engine, EngineConfig};
-use crate::flow::{self, FlowLog};
+use crate::flow::{self, FlowLog, WORKLOAD_PAIRS};
 use crate::http::{self, BindError, MetricsAddress};
 use crate::interfaces::{Interfaces, InterfacesReceiver};
 use crate::limits;
@@ -70,6 +70,8 @@ pub struct AgentConfig {
     pub flow_history: NonZeroUsize,
     /// What becomes of connections about which no policy says anything.
     pub default_policy: Verdict,
+    /// Pairs of workloads that have metrics of their own.
+    pub workload_pairs: NonZeroUsize,
     /// Where traces go, if they go anywhere.
     pub export: Option<ExportConfig>,
 }
@@ -95,6 +97,7 @@ impl AgentConfig {
             drain_timeout: Duration::from_secs(600),
             flow_history: FLOW_HISTORY,
             default_policy: Verdict::Allow,
+            workload_pairs: WORKLOAD_PAIRS,
             export: None,
         }
     }
@@ -189,7 +192,7 @@ pub async fn run_on(
     let admin_socket = run_dir.listen()?;
     let (engine, engine_task) = worker::start(engine, closer, drain.clone());
     let status = SharedStatus::default();
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::new(Metrics::with_pairs(config.workload_pairs));
     let observed = Observed {
         log: FlowLog::new(config.flow_history),
         connections: observation.connections,

@@ -1,6 +1,7 @@
 //! Numbers in the OpenMetrics text format, and the HTTP server that shows them.
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use prometheus_client::registry::{Registry, Unit};
 use weft_proto::resource::ResourceType;
 use weft_proto::wire::admin::v1::ServiceLimits;
 
-use crate::flow::FlowMetrics;
+use crate::flow::{FlowMetrics, WORKLOAD_PAIRS, WorkloadMetrics};
 use crate::otlp::ExportMetrics;
 
 /// Services with own series; beyond that there are only sums. Label sets cost memory here and money where they are stored.
@@ -88,6 +89,8 @@ pub struct Metrics {
     registry: Mutex<Registry>,
     /// Flows and sweeps.
     pub flows: FlowMetrics,
+    /// Connections between workloads.
+    pub workloads: WorkloadMetrics,
     /// Spans on their way to a collector.
     pub export: ExportMetrics,
     apply_seconds: Family<TypeLabel, Histogram, fn() -> Histogram>,
@@ -129,9 +132,16 @@ impl Metrics {
     /// All at zero.
     #[must_use]
     pub fn new() -> Self {
+        Self::with_pairs(WORKLOAD_PAIRS)
+    }
+
+    /// All at zero, with series for at most so many pairs of workloads.
+    #[must_use]
+    pub fn with_pairs(workload_pairs: NonZeroUsize) -> Self {
         let metrics = Self {
             registry: Mutex::new(Registry::with_prefix("weft")),
             flows: FlowMetrics::default(),
+            workloads: WorkloadMetrics::new(workload_pairs),
             export: ExportMetrics::default(),
             apply_seconds: Family::new_with_constructor(|| Histogram::new(APPLY_SECONDS)),
             applied: Family::default(),
@@ -208,6 +218,7 @@ impl Metrics {
         let help = "Ejections of backends of the service";
         r.register("service_ejections", help, self.ejections.clone());
         self.flows.register(&mut r);
+        self.workloads.register(&mut r);
         self.export.register(&mut r);
         let help = "What kernel programs have counted since their maps were made";
         r.register("kernel_events", help, self.kernel.clone());

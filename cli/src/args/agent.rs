@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use weft_dataplane::agent::FLOW_HISTORY;
+use weft_dataplane::flow::WORKLOAD_PAIRS;
 use weft_dataplane::http::MetricsAddress;
 use weft_dataplane::tables::policy::Verdict;
 use weft_l7_proxy::EnvoyChoice;
@@ -64,6 +65,10 @@ pub(crate) struct AgentArgs {
     /// Flows that are kept for `weft flows`
     #[arg(long, env = "WEFT_FLOW_HISTORY", value_name = "FLOWS", default_value_t = FLOW_HISTORY)]
     pub(crate) flow_history: NonZeroUsize,
+
+    /// Pairs of workloads that have series of their own in /metrics; all others share one, called "overflow"
+    #[arg(long, env = "WEFT_METRICS_PAIRS", value_name = "PAIRS", default_value_t = WORKLOAD_PAIRS)]
+    pub(crate) metrics_pairs: NonZeroUsize,
 
     /// Envoy for layer 7: a path, "none", or "auto" for `envoy` on PATH, then the one that setup installed. This
     /// version hands nothing to it yet

@@ -69,6 +69,7 @@ fn config(args: &AgentArgs, control: ControlTarget) -> Result<AgentConfig> {
         drain_timeout: args.drain_timeout,
         flow_history: args.flow_history,
         default_policy: args.default_policy.into(),
+        workload_pairs: args.metrics_pairs,
         export: args.otlp.config(),
     })
 }

@@ -17,6 +17,7 @@ mod owner;
 pub(crate) mod protocol;
 mod pump;
 mod reason;
+mod workloads;
 
 pub use clock::Clock;
 pub use event::{Direction, Event, EventKind};
@@ -27,6 +28,7 @@ pub use namer::{NamedEvent, Namer};
 pub use names::{Names, RuleName};
 pub use pump::{BATCH, EventSource, pump};
 pub use reason::Reason;
+pub use workloads::{WORKLOAD_PAIRS, WorkloadMetrics};
 
 pub(crate) use enrich::{endpoint, traffic};
 pub(crate) use event::socket;

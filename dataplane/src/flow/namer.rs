@@ -44,6 +44,11 @@ impl NamedEvent {
         &self.service
     }
 
+    /// [`NamedEvent::service`], shared as [`NamedEvent::source`] is.
+    pub(super) fn shared_service(&self) -> Arc<str> {
+        Arc::clone(&self.service)
+    }
+
     /// The object that decided, or nothing.
     pub(crate) fn policy(&self) -> &str {
         &self.decider.policy

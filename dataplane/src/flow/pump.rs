@@ -62,6 +62,7 @@ pub async fn pump(
             .await
             .map_err(|e| e.to_string())?;
         namer = named.0;
+        metrics.workloads.count(&named.1);
         log.extend(named.1);
     }
 }
