@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -217,16 +218,21 @@ pub async fn run_on(
         Arc::clone(&metrics),
         drain.clone(),
     );
-    let export = config.export.map(|export| {
-        let (node, log) = (config.node.clone(), observed.log.clone());
-        otlp::export(export, node, log, Arc::clone(&metrics), drain.clone())
-    });
     let admin = AdminService {
         engine: engine.clone(),
         xds: status.clone(),
         facts,
         observed,
     };
+    let export = config.export.map(|export| {
+        let (node, log) = (config.node.clone(), admin.observed.log.clone());
+        let gather = Looks {
+            admin: admin.clone(),
+            metrics: Arc::clone(&metrics),
+        };
+        let metrics = Arc::clone(&metrics);
+        otlp::export(export, node, log, metrics, gather, drain.clone())
+    });
     let client = Client {
         config: ClientConfig::new(&config.node),
         connect: control,
@@ -285,6 +291,19 @@ pub async fn run_on(
         retire_others(engine, datapath, token).await
     });
     tasks.wait().await
+}
+
+/// The agent's metrics, for their export.
+struct Looks {
+    admin: AdminService,
+    metrics: Arc<Metrics>,
+}
+
+impl otlp::Gather for Looks {
+    async fn gather(&self) -> Option<Vec<MetricFamily>> {
+        let shot = admin::gather(&self.admin).await?;
+        self.metrics.gather(&shot).ok()
+    }
 }
 
 fn open_engine(config: &AgentConfig, datapath: &mut dyn Datapath) -> Result<Engine, AgentError> {

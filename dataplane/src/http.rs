@@ -11,9 +11,9 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{AdminService, reasons, snapshot};
+use crate::admin::{AdminService, gather, reasons};
 use crate::engine::Engine;
-use crate::metrics::{Metrics, SERVICE_SERIES};
+use crate::metrics::Metrics;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -97,37 +97,9 @@ async fn ready(State(shared): State<Shared>) -> Response {
 }
 
 async fn scrape(State(shared): State<Shared>) -> Response {
-    match text(&shared).await {
+    let shot = gather(&shared.admin).await;
+    match shot.and_then(|shot| shared.metrics.encode(&shot).ok()) {
         Some(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "the engine has stopped\n").into_response(),
     }
-}
-
-async fn text(shared: &Shared) -> Option<String> {
-    let engine = &shared.admin.engine;
-    let mut summary = engine.query(Engine::summary).await.ok()?;
-    let facts = shared.admin.facts.snapshot();
-    let usage = shared.admin.observed.usage(&facts.counters());
-    summary.maps.push(usage);
-    let mut shot = snapshot(&facts, &shared.admin.xds.snapshot(), &summary);
-    let mut after: Option<String> = None;
-    while shot.services.len() < SERVICE_SERIES {
-        let from = after.take();
-        let page = engine
-            .query(move |e| e.services(from.as_deref()))
-            .await
-            .ok()?;
-        for row in page.rows {
-            let (service, port) = (row.service, row.port.to_string());
-            let limits = row.limits.map(|l| (service.clone(), port.clone(), l));
-            shot.limits.extend(limits);
-            let (open, ever) = (row.open_connections, row.total_connections);
-            shot.services.push((service, port, open, ever));
-        }
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    shared.metrics.encode(&shot).ok()
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use prometheus_client::encoding::prometheus_protobuf::{self, prometheus_data_model::MetricFamily};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -252,6 +253,16 @@ impl Metrics {
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         text::encode(&mut out, &registry)?;
         Ok(out)
+    }
+
+    /// The same as data.
+    ///
+    /// # Errors
+    /// As [`Metrics::encode`].
+    pub fn gather(&self, snapshot: &Snapshot) -> Result<Vec<MetricFamily>, fmt::Error> {
+        self.take(snapshot);
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        prometheus_protobuf::encode(&registry)
     }
 
     fn take(&self, snapshot: &Snapshot) {

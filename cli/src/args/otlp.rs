@@ -1,12 +1,14 @@
-//! Options of the export of traces.
+//! Options of the export of traces and metrics.
+
+use std::time::Duration;
 
 use clap::Args;
 use weft_dataplane::otlp::{ExportConfig, Header, Ratio, Sampling, Target, WorkloadRatio};
 
-/// Options of the export of traces.
+/// Options of the export of traces and metrics.
 #[derive(Debug, Args)]
 pub(crate) struct OtlpArgs {
-    /// OpenTelemetry collector that is sent a span for each end of a connection and for each refusal: http://HOST:4317 for gRPC,
+    /// OpenTelemetry collector that is sent the agent's metrics, and a span for each end of a connection and for each refusal: http://HOST:4317 for gRPC,
     /// http://HOST:4318/v1/traces for HTTP, or either with https
     #[arg(long, env = "WEFT_OTLP", value_name = "URL")]
     pub(crate) otlp: Option<Target>,
@@ -47,6 +49,16 @@ pub(crate) struct OtlpArgs {
         default_value_t = 0
     )]
     pub(crate) otlp_bytes_per_second: u64,
+
+    /// How often metrics are sent, as in "15s"; "0s": never
+    #[arg(
+        long,
+        env = "WEFT_OTLP_METRICS_INTERVAL",
+        value_name = "TIME",
+        default_value = "15s",
+        value_parser = humantime::parse_duration
+    )]
+    pub(crate) otlp_metrics_interval: Duration,
 }
 
 impl OtlpArgs {
@@ -59,6 +71,7 @@ impl OtlpArgs {
             headers: self.otlp_header.clone(),
             sampling: Sampling::new(self.otlp_sampling, workloads),
             bytes_per_second: self.otlp_bytes_per_second,
+            metrics_interval: self.otlp_metrics_interval,
         })
     }
 }

@@ -2,12 +2,14 @@
 
 mod client;
 mod flows;
+mod gather;
 mod lock;
 mod service;
 mod status;
 
 pub use client::{ConnectError, connect};
 pub use flows::Observed;
+pub(crate) use gather::gather;
 pub use lock::{LockError, RunDir};
 pub use service::{AdminService, serve};
 pub use status::{AgentFacts, SharedFacts};

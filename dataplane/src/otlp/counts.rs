@@ -35,11 +35,17 @@ struct OutcomeLabel {
     outcome: Outcome,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReportLabel {
+    outcome: &'static str,
+}
+
 /// Counters of the export.
 #[derive(Debug, Default)]
 pub struct ExportMetrics {
     spans: Family<OutcomeLabel, Counter<u64, AtomicU64>>,
     overtaken: Counter,
+    reports: Family<ReportLabel, Counter>,
 }
 
 impl ExportMetrics {
@@ -48,6 +54,8 @@ impl ExportMetrics {
         registry.register("otlp_spans", help, self.spans.clone());
         let help = "Flows that were forgotten before they became spans";
         registry.register("otlp_flows_overtaken", help, self.overtaken.clone());
+        let help = "Times that metrics were exported, or were not";
+        registry.register("otlp_reports", help, self.reports.clone());
     }
 
     pub(super) fn count(&self, outcome: Outcome, spans: u64) {
@@ -59,6 +67,11 @@ impl ExportMetrics {
 
     pub(super) fn overtaken(&self, flows: u64) {
         self.overtaken.inc_by(flows);
+    }
+
+    pub(super) fn reported(&self, arrived: bool) {
+        let outcome = if arrived { "exported" } else { "failed" };
+        self.reports.get_or_create(&ReportLabel { outcome }).inc();
     }
 
     /// Spans that ended so.

@@ -1,4 +1,5 @@
-//! Traces for an OpenTelemetry collector: a span for each end of a connection, and one for each refusal.
+//! Traces and metrics for an OpenTelemetry collector: a span for each end of a connection, and one for each refusal; at each
+//! interval the agent's metrics ([`report`]).
 //!
 //! A [`crate::flow::FlowLog`] is followed, so nothing waits for a collector: flows become spans ([`span`]), some are left out
 //! ([`sampling`], [`budget`]), the rest goes through a bounded queue into batches ([`task`]) and over gRPC or HTTP
@@ -12,6 +13,8 @@ mod batch;
 mod budget;
 mod counts;
 mod ids;
+mod metrics;
+mod report;
 mod sampling;
 mod span;
 mod target;
@@ -19,6 +22,7 @@ mod task;
 mod transport;
 
 pub use counts::{ExportMetrics, Outcome};
+pub use report::Gather;
 pub use sampling::{Ratio, RatioError, Sampling, WorkloadRatio};
 pub use target::{Header, HeaderError, Protocol, Target, TargetError};
 pub use task::{ExportConfig, export};

@@ -8,8 +8,9 @@ use tonic::transport::Uri;
 /// Port of OTLP over gRPC; over HTTP it is [`HTTP_PORT`].
 const GRPC_PORT: u16 = 4317;
 const HTTP_PORT: u16 = 4318;
-/// What OTLP over HTTP posts traces to.
+/// What OTLP over HTTP posts to, below the collector's own path.
 const TRACES_PATH: &str = "/v1/traces";
+const METRICS_PATH: &str = "/v1/metrics";
 
 /// How spans travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +24,10 @@ pub enum Protocol {
 /// A collector's address: what `--otlp` takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// With scheme, host and port; for HTTP with its path.
+    /// With scheme, host and port; for HTTP with the path that traces are posted to.
     pub uri: Uri,
+    /// As `uri`, for metrics.
+    pub metrics: Uri,
     /// By port and path: 4318 and `/v1/traces` are HTTP's, all else is gRPC.
     pub protocol: Protocol,
 }
@@ -66,16 +69,26 @@ impl FromStr for Target {
         }
         let path = uri.path();
         let is_http = uri.port_u16() == Some(HTTP_PORT) || path.ends_with(TRACES_PATH);
-        let (protocol, port, path) = match (is_http, path) {
-            (true, "/") => (Protocol::HttpProtobuf, HTTP_PORT, TRACES_PATH),
-            (true, path) => (Protocol::HttpProtobuf, HTTP_PORT, path),
-            (false, "/") => (Protocol::Grpc, GRPC_PORT, "/"),
+        let (protocol, port) = match (is_http, path) {
+            (true, _) => (Protocol::HttpProtobuf, HTTP_PORT),
+            (false, "/") => (Protocol::Grpc, GRPC_PORT),
             (false, _) => return Err(fault("gRPC takes no path")),
         };
         let port = uri.port_u16().unwrap_or(port);
-        let uri = format!("{scheme}://{host}:{port}{path}");
+        let below = path.strip_suffix(TRACES_PATH).unwrap_or(path);
+        let below = below.trim_end_matches('/');
+        let at = |signal: &str| {
+            let path = if is_http {
+                format!("{below}{signal}")
+            } else {
+                "/".to_owned()
+            };
+            let uri = format!("{scheme}://{host}:{port}{path}");
+            uri.parse().map_err(|_| fault("it is no URL"))
+        };
         Ok(Self {
-            uri: uri.parse().map_err(|_| fault("it is no URL"))?,
+            uri: at(TRACES_PATH)?,
+            metrics: at(METRICS_PATH)?,
             protocol,
         })
     }
@@ -147,6 +160,12 @@ mod tests {
         assert_eq!(parsed("https://c"), grpc("https://c:4317/"));
         assert_eq!(parsed("http://[fd00::1]:9"), grpc("http://[fd00::1]:9/"));
         assert_eq!(parsed("http://c:4318"), http("http://c:4318/v1/traces"));
+        assert_eq!(
+            parsed("http://c:4318/x/"),
+            http("http://c:4318/x/v1/traces")
+        );
+        let target: Target = "https://c/x/v1/traces".parse().expect("an address");
+        assert_eq!(target.metrics, "https://c:4318/x/v1/metrics");
         assert_eq!(
             parsed("http://c/x/v1/traces"),
             http("http://c:4318/x/v1/traces")

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::batch;
 use super::budget::Budget;
 use super::counts::Outcome;
+use super::report::{Gather, Reporter};
 use super::sampling::Sampling;
 use super::span::{Told, spans};
 use super::target::{Header, Target};
@@ -41,6 +42,8 @@ pub struct ExportConfig {
     pub sampling: Sampling,
     /// Bytes of spans a second; 0: no bound.
     pub bytes_per_second: u64,
+    /// Between two looks at the metrics; 0: they are not exported.
+    pub metrics_interval: Duration,
 }
 
 /// Exports what `log` is told of from now on, until `drain` is cancelled. `node`: this one's name.
@@ -52,11 +55,19 @@ pub async fn export(
     node: String,
     log: FlowLog,
     metrics: Arc<Metrics>,
+    gather: impl Gather,
     drain: CancellationToken,
 ) -> Result<(), String> {
     let transport = Transport::new(&config.target, &config.headers)
         .map_err(|e| format!("--otlp {}: {e}", config.target))?;
     let (queue, waiting) = mpsc::channel(QUEUE);
+    let reporter = Reporter {
+        node: node.clone(),
+        every: config.metrics_interval,
+        transport: transport.clone(),
+        metrics: Arc::clone(&metrics),
+        gather,
+    };
     let feeder = Feeder {
         node,
         sampling: config.sampling,
@@ -70,8 +81,12 @@ pub async fn export(
         metrics,
         failing: false,
     };
-    let token = drain.clone();
-    tokio::join!(feeder.run(log, token), sender.run(waiting, drain));
+    let (feeding, reporting) = (drain.clone(), drain.clone());
+    tokio::join!(
+        feeder.run(log, feeding),
+        reporter.run(reporting),
+        sender.run(waiting, drain)
+    );
     Ok(())
 }
 
@@ -168,7 +183,7 @@ impl Sender {
         let request = batch::request(batch);
         let mut pause = FIRST_PAUSE;
         for attempt in 1.. {
-            let error = match self.transport.send(&request).await {
+            let error = match self.transport.traces(&request).await {
                 Ok(rejected) => return self.arrived(spans, rejected.min(spans)),
                 Err(error) => error,
             };

@@ -12,24 +12,28 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
+use opentelemetry_proto::tonic::metrics::v1::Metric;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
 use prost::Message;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::{ExportConfig, Outcome, Ratio, Sampling, export};
+use super::{ExportConfig, Gather, Outcome, Ratio, Sampling, export};
 use crate::flow::fake::Fake;
 use crate::flow::tests::event;
 use crate::flow::{Clock, Direction, Event, EventKind, FlowLog, Namer, Reason};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Snapshot};
 
 /// A collector over HTTP.
 #[derive(Clone, Default)]
 struct Collector {
     spans: Arc<Mutex<Vec<Span>>>,
+    metrics: Arc<Mutex<Vec<Metric>>>,
     tokens: Arc<Mutex<Vec<String>>>,
     /// Requests that are refused before one is taken.
     refuse: Arc<AtomicU32>,
@@ -45,6 +49,7 @@ impl Collector {
         let address = listener.local_addr().expect("an address");
         let app = Router::new()
             .route("/v1/traces", post(take))
+            .route("/v1/metrics", post(take_metrics))
             .with_state(self);
         tokio::spawn(async move { axum::serve(listener, app).await });
         address
@@ -90,6 +95,26 @@ async fn take(State(collector): State<Collector>, headers: HeaderMap, body: Byte
     answer.encode_to_vec().into_response()
 }
 
+async fn take_metrics(State(collector): State<Collector>, body: Bytes) -> Response {
+    let request = ExportMetricsServiceRequest::decode(body).expect("OTLP");
+    let scopes = request
+        .resource_metrics
+        .into_iter()
+        .flat_map(|r| r.scope_metrics);
+    let mut kept = collector.metrics.lock().expect("no panic");
+    kept.extend(scopes.flat_map(|s| s.metrics));
+    Vec::new().into_response()
+}
+
+/// The metrics of an agent that has nothing else to show.
+struct Looks(Arc<Metrics>);
+
+impl Gather for Looks {
+    async fn gather(&self) -> Option<Vec<MetricFamily>> {
+        self.0.gather(&Snapshot::default()).ok()
+    }
+}
+
 /// An export that runs.
 struct Site {
     log: FlowLog,
@@ -108,6 +133,7 @@ impl Site {
             headers: vec!["authorization=Bearer t".parse().expect("a header")],
             sampling,
             bytes_per_second,
+            metrics_interval: Duration::from_millis(200),
         };
         let exporting = export(
             config,
@@ -115,6 +141,7 @@ impl Site {
             "elsewhere".to_owned(),
             log.clone(),
             Arc::clone(&metrics),
+            Looks(Arc::clone(&metrics)),
             drain.clone(),
         );
         let task = tokio::spawn(exporting);
@@ -261,5 +288,25 @@ async fn a_budget_of_bytes_holds() {
     assert_eq!(sent + over, 1_000);
     let bytes: usize = collector.spans().iter().map(Message::encoded_len).sum();
     assert!(sent > 0 && bytes <= 40_000, "{sent} spans of {bytes} bytes");
+    site.stop().await;
+}
+
+#[tokio::test]
+async fn metrics_come_at_each_interval() {
+    let collector = Collector::default();
+    let address = collector.clone().start().await;
+    let site = Site::start(&format!("http://{address}/v1/traces"), all(), 0).await;
+    let reconnects = || {
+        let kept = collector.metrics.lock().expect("no panic");
+        let found = kept.iter().filter(|m| m.name == "weft.control_reconnects");
+        found.count()
+    };
+    for _ in 0..1_000 {
+        if reconnects() >= 2 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(reconnects() >= 2);
     site.stop().await;
 }

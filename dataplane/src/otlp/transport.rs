@@ -7,6 +7,10 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
+use opentelemetry_proto::tonic::collector::metrics::v1::{
+    ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
@@ -44,19 +48,21 @@ pub(super) enum Again {
     After(Duration),
 }
 
-/// A way to one collector.
+/// A way to one collector. Clones share connections.
+#[derive(Clone)]
 pub(super) enum Transport {
     Grpc {
-        client: Box<TraceServiceClient<Channel>>,
+        channel: Channel,
         headers: Vec<(AsciiMetadataKey, AsciiMetadataValue)>,
     },
     Http {
         client: HttpClient,
-        uri: Uri,
+        target: Box<Target>,
         headers: Vec<Header>,
     },
 }
 
+#[derive(Clone)]
 pub(super) enum HttpClient {
     Plain(Box<Client<HttpConnector, Full<Bytes>>>),
     Tls(Box<Client<HttpsConnector<HttpConnector>, Full<Bytes>>>),
@@ -79,18 +85,18 @@ impl Transport {
                     let tls = ClientTlsConfig::new().with_native_roots();
                     endpoint = endpoint.tls_config(tls).map_err(|e| e.to_string())?;
                 }
-                let client = TraceServiceClient::new(endpoint.connect_lazy());
+                let channel = endpoint.connect_lazy();
                 let headers = headers.iter().filter_map(|header| {
                     Some((header.name.parse().ok()?, header.value.parse().ok()?))
                 });
                 Ok(Self::Grpc {
-                    client: Box::new(client),
+                    channel,
                     headers: headers.collect(),
                 })
             }
             Protocol::HttpProtobuf => Ok(Self::Http {
                 client: http_client(is_tls)?,
-                uri,
+                target: Box::new(target.clone()),
                 headers: headers.to_vec(),
             }),
         }
@@ -100,34 +106,54 @@ impl Transport {
     ///
     /// # Errors
     /// When it did not arrive.
-    pub(super) async fn send(
-        &mut self,
-        batch: &ExportTraceServiceRequest,
-    ) -> Result<u64, SendError> {
-        let answer = match self {
-            Self::Grpc { client, headers } => {
-                let mut request = tonic::Request::new(batch.clone());
-                for (name, value) in headers.iter() {
-                    request.metadata_mut().insert(name.clone(), value.clone());
-                }
-                let answer = client.export(request).await;
+    pub(super) async fn traces(&self, batch: &ExportTraceServiceRequest) -> Result<u64, SendError> {
+        let answer: ExportTraceServiceResponse = match self {
+            Self::Grpc { channel, headers } => {
+                let mut client = TraceServiceClient::new(channel.clone());
+                let answer = client.export(request(batch.clone(), headers)).await;
                 answer.map_err(|status| of_status(&status))?.into_inner()
             }
             Self::Http {
                 client,
-                uri,
+                target,
                 headers,
-            } => {
-                let sent = post(client, uri, headers, batch.encode_to_vec());
-                let late = || transient(format!("no answer within {REQUEST:?}"));
-                tokio::time::timeout(REQUEST, sent)
-                    .await
-                    .map_err(|_| late())??
-            }
+            } => post(client, &target.uri, headers, batch).await?,
         };
         let refused = answer.partial_success.map_or(0, |p| p.rejected_spans);
         Ok(u64::try_from(refused).unwrap_or(0))
     }
+
+    /// Likewise metrics; returns how many of their points the collector refused.
+    ///
+    /// # Errors
+    /// As [`Transport::traces`].
+    pub(super) async fn metrics(
+        &self,
+        metrics: &ExportMetricsServiceRequest,
+    ) -> Result<u64, SendError> {
+        let answer: ExportMetricsServiceResponse = match self {
+            Self::Grpc { channel, headers } => {
+                let mut client = MetricsServiceClient::new(channel.clone());
+                let answer = client.export(request(metrics.clone(), headers)).await;
+                answer.map_err(|status| of_status(&status))?.into_inner()
+            }
+            Self::Http {
+                client,
+                target,
+                headers,
+            } => post(client, &target.metrics, headers, metrics).await?,
+        };
+        let refused = answer.partial_success.map_or(0, |p| p.rejected_data_points);
+        Ok(u64::try_from(refused).unwrap_or(0))
+    }
+}
+
+fn request<T>(message: T, headers: &[(AsciiMetadataKey, AsciiMetadataValue)]) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    for (name, value) in headers {
+        request.metadata_mut().insert(name.clone(), value.clone());
+    }
+    request
 }
 
 fn http_client(is_tls: bool) -> Result<HttpClient, String> {
@@ -147,12 +173,25 @@ fn http_client(is_tls: bool) -> Result<HttpClient, String> {
     Ok(HttpClient::Tls(Box::new(builder.build(tls))))
 }
 
-async fn post(
+async fn post<A: Message + Default>(
+    client: &HttpClient,
+    uri: &Uri,
+    headers: &[Header],
+    message: &impl Message,
+) -> Result<A, SendError> {
+    let exchanged = exchange(client, uri, headers, message.encode_to_vec());
+    let body = tokio::time::timeout(REQUEST, exchanged)
+        .await
+        .map_err(|_| transient(format!("no answer within {REQUEST:?}")))??;
+    A::decode(body).map_err(|_| permanent("its answer is no OTLP".to_owned()))
+}
+
+async fn exchange(
     client: &HttpClient,
     uri: &Uri,
     headers: &[Header],
     body: Vec<u8>,
-) -> Result<ExportTraceServiceResponse, SendError> {
+) -> Result<Bytes, SendError> {
     let mut request = Request::builder()
         .method(Method::POST)
         .uri(uri)
@@ -172,12 +211,9 @@ async fn post(
         return Err(of_answer(&answer));
     }
     let body = Limited::new(answer.into_body(), ANSWER_BYTES);
-    let body = body
-        .collect()
-        .await
-        .map_err(|e| permanent(format!("its answer: {e}")))?;
-    ExportTraceServiceResponse::decode(body.to_bytes())
-        .map_err(|_| permanent("its answer is no OTLP".to_owned()))
+    let body = body.collect().await;
+    let body = body.map_err(|e| permanent(format!("its answer: {e}")))?;
+    Ok(body.to_bytes())
 }
 
 /// Which answers are worth another try: OTLP, "Failures" of each transport.
