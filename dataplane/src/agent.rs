@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::accel::{Acceleration, Pods};
 use crate::admin::{self, AdminService, AgentFacts, LockError, Observed, RunDir, SharedFacts};
 use crate::bpf::{BpfError, MapSizes};
 use crate::conntrack::sweeper::Sweeper;
@@ -69,6 +70,8 @@ pub struct AgentConfig {
     pub flow_history: NonZeroUsize,
     /// What becomes of connections about which no policy says anything.
     pub default_policy: Verdict,
+    /// Same-node acceleration.
+    pub acceleration: Acceleration,
 }
 
 /// Default of [`AgentConfig::flow_history`]: about 10 MB.
@@ -92,6 +95,7 @@ impl AgentConfig {
             drain_timeout: Duration::from_secs(600),
             flow_history: FLOW_HISTORY,
             default_policy: Verdict::Allow,
+            acceleration: Acceleration::default(),
         }
     }
 }
@@ -133,7 +137,10 @@ pub async fn run(config: AgentConfig, drain: CancellationToken) -> Result<(), Ag
     let (bpffs, cgroup) = (config.bpffs.clone(), config.cgroup.clone());
     let sizes = config.map_sizes.clone();
     // Loading takes the verifier's time.
-    let loading = tokio::task::spawn_blocking(move || KernelDatapath::load(&bpffs, cgroup, &sizes));
+    let acceleration = config.acceleration;
+    let loading = tokio::task::spawn_blocking(move || {
+        KernelDatapath::load(&bpffs, cgroup, &sizes, acceleration)
+    });
     let datapath = match loading.await {
         Ok(loaded) => loaded?,
         Err(e) => return Err(task_failed("loading", &e)),
@@ -173,6 +180,7 @@ pub async fn run_on(
     let tender = datapath.tender()?;
     let timeouts = Timeouts::default();
     let observation = datapath.observe(&timeouts)?;
+    let accelerated = datapath.accelerate()?;
     // Before the first sync: entries of an earlier agent go on to serve, and without entries nothing is translated.
     let programs = datapath.attach()?;
     report(&programs, &datapath.warnings());
@@ -243,6 +251,13 @@ pub async fn run_on(
     });
     tasks.spawn("reader of events", events);
     tasks.spawn("sweeper of connections", sweeper.run(drain.clone()));
+    if let Some((pods, listeners)) = accelerated {
+        let pods = Pods::new(pods, listeners).map_err(AgentError::Interfaces)?;
+        let (interfaces, token) = (local.clone(), drain.clone());
+        tasks.spawn("acceleration of pods", async {
+            pods.run(interfaces, token).await.map_err(|e| e.to_string())
+        });
+    }
     let token = drain.clone();
     tasks.spawn("news of policies", async {
         tell_policies(epochs, changed, token).await;

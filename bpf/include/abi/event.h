@@ -58,6 +58,11 @@ enum direction {
 	DIRECTION_INGRESS = 2, /* seen as it reached the local pod `destination` */
 };
 
+enum flow_path {
+	PATH_KERNEL = 0,      /* packet by packet */
+	PATH_ACCELERATED = 1, /* some of its bytes, or all, went from socket to socket */
+};
+
 /* A record of `events`. Source is who opened the connection. */
 struct event {
 	__u64 time_ns;  /* CLOCK_MONOTONIC */
@@ -85,7 +90,9 @@ struct event {
 	__u8 verdict;    /* enum verdict */
 	__u8 reason;     /* enum reason */
 	__u8 tcp_flags;  /* of the packet that was refused, as in the header's byte 13 */
+	__u8 path;       /* enum flow_path, so far */
+	__u8 pad[7];     /* zero */
 };
-_Static_assert(sizeof(struct event) == 144, "ABI");
+_Static_assert(sizeof(struct event) == 152, "ABI");
 
 #endif

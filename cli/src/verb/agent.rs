@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use tokio_util::sync::CancellationToken;
+use weft_dataplane::accel::Acceleration;
 use weft_dataplane::agent::{self, AgentConfig, ControlTarget};
 use weft_dataplane::doctor;
 use weft_l7_proxy::EnvoyChoice;
@@ -69,5 +70,9 @@ fn config(args: &AgentArgs, control: ControlTarget) -> Result<AgentConfig> {
         drain_timeout: args.drain_timeout,
         flow_history: args.flow_history,
         default_policy: args.default_policy.into(),
+        acceleration: Acceleration {
+            mode: args.acceleration.into(),
+            bound: args.acceleration_bound,
+        },
     })
 }

@@ -127,6 +127,8 @@ pub struct Event {
     pub reason: Reason,
     /// Of a refused TCP packet, as in the header's byte 13.
     pub tcp_flags: u8,
+    /// Some of its bytes, or all, went from socket to socket.
+    pub accelerated: bool,
 }
 
 impl Event {
@@ -161,6 +163,7 @@ impl Event {
             allowed: u32::from(raw.verdict) == types::verdict::VERDICT_ALLOW.0,
             reason: Reason::from_raw(raw.reason),
             tcp_flags: raw.tcp_flags,
+            accelerated: u32::from(raw.path) == types::flow_path::PATH_ACCELERATED.0,
         })
     }
 }
