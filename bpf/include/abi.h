@@ -39,6 +39,7 @@ enum service_flags {
 	SERVICE_LIMITED = 4, /* max_connections or connections_per_second */
 	SERVICE_OUTLIER = 8, /* consecutive_failures */
 	SERVICE_RTT = 16,    /* chooses by round-trip time: measure it */
+	SERVICE_UNACCELERATED = 32, /* its connections stay with TCP */
 };
 
 struct service {

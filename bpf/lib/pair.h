@@ -116,6 +116,14 @@ static __always_inline bool enter(struct bpf_sock_ops *ctx, struct accel_key *ke
 	       !bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
 }
 
+static __always_inline bool is_of_unaccelerated_service(struct bpf_sock_ops *ctx)
+{
+	__u64 cookie = bpf_get_socket_cookie(ctx);
+	struct socket_service *socket = bpf_map_lookup_elem(&connections, &cookie);
+
+	return socket && socket->flags & SERVICE_UNACCELERATED;
+}
+
 /* The client's end comes first: its peer cannot be established before it has answered. */
 static __always_inline void client_established(struct bpf_sock_ops *ctx, struct tcp_sock *tcp)
 {
@@ -136,7 +144,7 @@ static __always_inline void client_established(struct bpf_sock_ops *ctx, struct 
 	if (!accel_blocking && (!is_nonblocking((const struct sock *)tcp) ||
 	                        !is_accepted_without_blocking(peer->netns, sent.destination_port, ctx->family)))
 		return;
-	if (!is_plain_tcp((const struct sock *)tcp))
+	if (!is_plain_tcp((const struct sock *)tcp) || is_of_unaccelerated_service(ctx))
 		return;
 	key.end = flow_key_of(&sent, &key.flow);
 	key.netns = netns_of(tcp);

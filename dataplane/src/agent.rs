@@ -186,7 +186,8 @@ pub async fn run_on(
     report(&programs, &datapath.warnings());
     facts.update(|f| f.programs = programs);
 
-    let search = Interfaces::new(engine.wanted_pods(), datapath.pod_programs()?);
+    let wanted_pods = engine.wanted_pods();
+    let search = Interfaces::new(wanted_pods.clone(), datapath.pod_programs()?);
     let (search, outlook) = search.map_err(AgentError::Interfaces)?;
     facts.update(|f| f.pods = Some(outlook.report));
 
@@ -253,9 +254,11 @@ pub async fn run_on(
     tasks.spawn("sweeper of connections", sweeper.run(drain.clone()));
     if let Some((pods, listeners)) = accelerated {
         let pods = Pods::new(pods, listeners).map_err(AgentError::Interfaces)?;
-        let (interfaces, token) = (local.clone(), drain.clone());
+        let (interfaces, wanted) = (local.clone(), wanted_pods);
+        let token = drain.clone();
         tasks.spawn("acceleration of pods", async {
-            pods.run(interfaces, token).await.map_err(|e| e.to_string())
+            let followed = pods.run(interfaces, wanted, token).await;
+            followed.map_err(|e| e.to_string())
         });
     }
     let token = drain.clone();

@@ -114,6 +114,9 @@ fn show_cluster(out: &mut String, c: &Cluster) {
         )
         .unwrap();
     }
+    if c.unaccelerated {
+        writeln!(out, "acceleration: Off").unwrap();
+    }
 }
 
 fn show_endpoints(out: &mut String, e: &ClusterEndpoints) {

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bpf::{ListenerIterator, Record, types};
 use crate::interfaces::snapshot::{self, Kernel};
-use crate::interfaces::{InterfaceIndex, InterfacesReceiver, LocalInterfaces};
+use crate::interfaces::{InterfaceIndex, InterfacesReceiver, LocalInterfaces, WantedReceiver};
 use crate::netns::{self, PeerNamespaces};
 use crate::tables::{Table, TableError};
 
@@ -102,12 +103,14 @@ impl Pods {
     pub async fn run(
         mut self,
         mut interfaces: InterfacesReceiver,
+        mut wanted: WantedReceiver,
         drain: CancellationToken,
     ) -> io::Result<()> {
         loop {
             let local = interfaces.borrow_and_update().clone();
+            let off = wanted.borrow_and_update().unaccelerated.clone();
             let look = tokio::task::spawn_blocking(move || {
-                let complete = self.look(&local);
+                let complete = self.look(&local, &off);
                 (self, complete)
             });
             let complete;
@@ -126,13 +129,18 @@ impl Pods {
                     drain.cancelled().await;
                     return Ok(());
                 },
+                changed = wanted.changed() => if changed.is_err() {
+                    // The engine has, likewise.
+                    drain.cancelled().await;
+                    return Ok(());
+                },
             }
         }
     }
 
     /// Writes what is found; false if some pod's namespace was not, or the table did not take it.
-    fn look(&mut self, local: &LocalInterfaces) -> bool {
-        match self.try_look(local) {
+    fn look(&mut self, local: &LocalInterfaces, off: &BTreeSet<IpAddr>) -> bool {
+        match self.try_look(local, off) {
             Ok(complete) => complete,
             Err(e) => {
                 tracing::warn!("pods are not accelerated for now: {e}");
@@ -141,9 +149,19 @@ impl Pods {
         }
     }
 
-    fn try_look(&mut self, local: &LocalInterfaces) -> io::Result<bool> {
+    fn try_look(
+        &mut self,
+        local: &LocalInterfaces,
+        off: &BTreeSet<IpAddr>,
+    ) -> io::Result<bool> {
         let wanted: BTreeSet<PodInterface> =
             local.pods.values().copied().map(PodInterface).collect();
+        let opted_out: BTreeSet<PodInterface> = local
+            .pods
+            .iter()
+            .filter(|(address, _)| off.contains(address))
+            .map(|(_, interface)| PodInterface(*interface))
+            .collect();
         let interfaces = self.kernel.interfaces()?;
         let peers: BTreeMap<PodInterface, i32> = wanted
             .iter()
@@ -156,7 +174,8 @@ impl Pods {
             if let Some(file) = open.get(&id)
                 && let Ok(netns) = u32::try_from(file.metadata()?.ino())
             {
-                found.insert(pod, AcceleratedPod { netns, off: false });
+                let off = opted_out.contains(&pod);
+                found.insert(pod, AcceleratedPod { netns, off });
             }
         }
         // Before the first complete search, a pod that is missing may only not have been looked for.
