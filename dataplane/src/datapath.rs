@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::bpf::{self, AcceleratedPods, Attachment, BpfError, Counters, Loaded, MapSizes, PinDir, PodHook};
 use crate::accel::Acceleration;
+use crate::bpf::{
+    self, AcceleratedPods, Attachment, BpfError, Counters, Loaded, MapSizes, PinDir, PodHook,
+};
 use crate::check::CheckProgram;
 use crate::close::{self, FlowCloser};
 use crate::conntrack::{ConnectionSource, SweepProgram, Timeouts};

@@ -147,13 +147,19 @@ fn weight(metadata: &ObjectMeta, findings: &mut Findings) -> u32 {
 /// Whoever writes the annotation has a reason not to want acceleration: what is not understood counts as "off".
 fn unaccelerated(metadata: &ObjectMeta, findings: &mut Findings) -> bool {
     let annotations = metadata.annotations.as_ref();
-    match annotations.and_then(|a| a.get(ACCELERATION)).map(String::as_str) {
+    match annotations
+        .and_then(|a| a.get(ACCELERATION))
+        .map(String::as_str)
+    {
         None | Some("auto") => false,
         Some("off") => true,
         Some(text) => {
             findings.unsupported(
                 format!("metadata.annotations[{ACCELERATION}]"),
-                format!("{} is neither \"auto\" nor \"off\"; off is used", shown(text)),
+                format!(
+                    "{} is neither \"auto\" nor \"off\"; off is used",
+                    shown(text)
+                ),
             );
             true
         }

@@ -149,11 +149,7 @@ impl Pods {
         }
     }
 
-    fn try_look(
-        &mut self,
-        local: &LocalInterfaces,
-        off: &BTreeSet<IpAddr>,
-    ) -> io::Result<bool> {
+    fn try_look(&mut self, local: &LocalInterfaces, off: &BTreeSet<IpAddr>) -> io::Result<bool> {
         let wanted: BTreeSet<PodInterface> =
             local.pods.values().copied().map(PodInterface).collect();
         let opted_out: BTreeSet<PodInterface> = local

@@ -27,7 +27,10 @@ const NAMES: [(counter, &str); 25] = [
     (counter::COUNTER_LIMITED, "limited"),
     (counter::COUNTER_ACCELERATED, "accelerated_pairs"),
     (counter::COUNTER_ACCELERATED_BYTES, "accelerated_bytes"),
-    (counter::COUNTER_ACCELERATED_MESSAGES, "accelerated_messages"),
+    (
+        counter::COUNTER_ACCELERATED_MESSAGES,
+        "accelerated_messages",
+    ),
     (counter::COUNTER_ACCEL_FULL, "acceleration_full"),
     (counter::COUNTER_TCP_LATE, "acceleration_late"),
     (counter::COUNTER_TCP_BOUND, "acceleration_bound"),

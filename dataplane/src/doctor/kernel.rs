@@ -148,7 +148,9 @@ pub(crate) fn unread_bytes() -> Result<&'static str, &'static str> {
     if has_member("sk_psock", "msg_tot_len") {
         return Ok("unread bytes from sk_psock.msg_tot_len");
     }
-    Err("this kernel does not tell how many redirected bytes are unread, and FIONREAD would be wrong")
+    Err(
+        "this kernel does not tell how many redirected bytes are unread, and FIONREAD would be wrong",
+    )
 }
 
 fn has_member(of: &str, member: &str) -> bool {

@@ -115,7 +115,10 @@ impl Service {
             policy: self.policy,
             affinity_seconds: self.affinity_seconds,
             near: self.backends.first().map_or(BackendId(0), |b| b.id),
-            flags: self.settings.flags(self.policy).unaccelerated(self.unaccelerated),
+            flags: self
+                .settings
+                .flags(self.policy)
+                .unaccelerated(self.unaccelerated),
         }
     }
 }

@@ -523,7 +523,65 @@ def passed_server(sock):
     other.close()
 
 
+# ---- long lives ----
+
+
+def busy_client(sock, seconds=6):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        ping_once(sock)
+        time.sleep(0.02)
+
+
+def busy_server(sock):
+    while recv(sock, 4) == b"ping":
+        send(sock, b"pong")
+
+
+def ended_client(sock, pause=0.005, within=20):
+    """Somebody else ends the connection, and soon."""
+    end = time.monotonic() + within
+    try:
+        while time.monotonic() < end:
+            ping_once(sock)
+            if wait(sock, select.POLLIN, pause):
+                break
+        else:
+            raise AssertionError("the connection lives")
+        got = recv(sock, 1)
+        assert False, f"{got!r} instead of an error"
+    except (ConnectionError, BrokenPipeError):
+        pass
+
+
+def silent_client(sock):
+    """It is ended while nothing is sent."""
+    ended_client(sock, 15)
+
+
+def ended_server(sock):
+    try:
+        while data := recv_some(sock):
+            send(sock, data.replace(b"i", b"o"))
+        raise AssertionError("the end, and no error")
+    except (ConnectionError, BrokenPipeError):
+        pass
+
+
 # ---- many ----
+
+
+def crowd_client(address, port, count=20):
+    socks = [connect(address, port) for _ in range(count)]
+    for _ in range(20):
+        for i, sock in enumerate(socks):
+            send(sock, b"%03d" % i)
+        for i, sock in enumerate(socks):
+            expect(sock, b"%03d" % i)
+
+
+def crowd_server(listener):
+    short_server(listener, 20)
 
 
 def short_client(address, port, count=10_000):
@@ -647,11 +705,14 @@ SCENARIOS = {
     "outq": (outq_client, received_server(100_000)),
     "fork": (pieces_client, fork_server),
     "passed": (pieces_client, passed_server),
+    "busy": (busy_client, busy_server),
+    "ended": (ended_client, ended_server),
+    "silent": (silent_client, ended_server),
     "waitall": (waitall_client, waitall_server),
     "signals": (signals_client, signals_server),
     "timeout": (timeout_client, timeout_server),
 }
-MANY = {"short": (short_client, short_server)}
+MANY = {"short": (short_client, short_server), "crowd": (crowd_client, crowd_server)}
 # Those whose listener blocks, as that of servers with a thread for each connection.
 BLOCKING = {"waitall", "signals", "timeout"}
 

@@ -32,7 +32,9 @@ impl Pair {
             .node("n1")
             .pod(PodSpec::new("client", "n1"))
             .pod(PodSpec::new("server", "n1"));
-        let options = args.iter().fold(WeftOptions::default(), |o, arg| o.arg(arg));
+        let options = args
+            .iter()
+            .fold(WeftOptions::default(), |o, arg| o.arg(arg));
         let pair = Self {
             mesh: Mesh::start_with(lab, &options)?,
             next_port: 7000,
@@ -69,7 +71,22 @@ impl Pair {
     /// # Errors
     /// What its ends have to say.
     pub fn run_at(&self, scenario: &str, server: SocketAddr) -> Result {
-        let (mut accepts, mut connects) = self.begin(scenario, server)?;
+        Self::finish(scenario, self.begin(scenario, server, server)?)
+    }
+
+    /// Runs a scenario in which the client connects to `vip`.
+    ///
+    /// # Errors
+    /// What its ends have to say.
+    pub fn run_via(&self, scenario: &str, server: SocketAddr, vip: SocketAddr) -> Result {
+        Self::finish(scenario, self.begin(scenario, server, vip)?)
+    }
+
+    /// Waits for the ends of a scenario.
+    ///
+    /// # Errors
+    /// What they have to say.
+    pub fn finish(scenario: &str, (mut accepts, mut connects): (Process, Process)) -> Result {
         for end in [&mut connects, &mut accepts] {
             let status = end.wait(WITHIN)?.context("does not end")?;
             let killed = scenario == "killed" && status.code().is_none();
@@ -87,14 +104,19 @@ impl Pair {
     ///
     /// # Errors
     /// When one does not start.
-    pub fn begin(&self, scenario: &str, server: SocketAddr) -> Result<(Process, Process)> {
+    pub fn begin(
+        &self,
+        scenario: &str,
+        server: SocketAddr,
+        asked: SocketAddr,
+    ) -> Result<(Process, Process)> {
         let accepts = self.end("server", "server", scenario, server)?;
         eventually(LONG, || {
             let said = accepts.stderr();
             ensure!(accepts.stdout().contains("listening"), "{said}");
             Ok(())
         })?;
-        let connects = self.end("client", "client", scenario, server)?;
+        let connects = self.end("client", "client", scenario, asked)?;
         Ok((accepts, connects))
     }
 

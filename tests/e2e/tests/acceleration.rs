@@ -43,7 +43,11 @@ fn applications_see_nothing_but_tcp() -> Result {
         let begin = std::time::Instant::now();
         pair.run(scenario)?;
         let after = pair.count("accelerated_bytes")?;
-        eprintln!("{scenario}: {} bytes in {:?}", after - before, begin.elapsed());
+        eprintln!(
+            "{scenario}: {} bytes in {:?}",
+            after - before,
+            begin.elapsed()
+        );
         ensure!(after > before, "{scenario}: nothing was accelerated");
     }
     Ok(())
@@ -58,7 +62,11 @@ fn sockets_that_block_are_left_to_tcp() -> Result {
         pair.run(scenario)?;
     }
     let after = pair.count("accelerated_pairs")?;
-    ensure!(after == before, "{} pairs of blocking sockets", after - before);
+    ensure!(
+        after == before,
+        "{} pairs of blocking sockets",
+        after - before
+    );
     Ok(())
 }
 
@@ -68,7 +76,10 @@ fn a_reader_that_sleeps_holds_its_writer_back() -> Result {
     pair.wait_accelerated()?;
     let bounds = pair.count("acceleration_bound")?;
     pair.run("sleeper")?;
-    ensure!(pair.count("acceleration_bound")? > bounds, "the bound was not met");
+    ensure!(
+        pair.count("acceleration_bound")? > bounds,
+        "the bound was not met"
+    );
     std::thread::sleep(Duration::from_millis(1));
     Ok(())
 }
