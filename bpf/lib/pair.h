@@ -124,6 +124,12 @@ static __always_inline bool is_of_unaccelerated_service(struct bpf_sock_ops *ctx
 	return socket && socket->flags & SERVICE_UNACCELERATED;
 }
 
+/* TCP Fast Open: bytes that are still on their way with TCP would be overtaken. */
+static __always_inline bool has_written(const struct tcp_sock *tcp)
+{
+	return tcp->write_seq != tcp->snd_una;
+}
+
 /* The client's end comes first: its peer cannot be established before it has answered. */
 static __always_inline void client_established(struct bpf_sock_ops *ctx, struct tcp_sock *tcp)
 {
@@ -144,7 +150,7 @@ static __always_inline void client_established(struct bpf_sock_ops *ctx, struct 
 	if (!accel_blocking && (!is_nonblocking((const struct sock *)tcp) ||
 	                        !is_accepted_without_blocking(peer->netns, sent.destination_port, ctx->family)))
 		return;
-	if (!is_plain_tcp((const struct sock *)tcp) || is_of_unaccelerated_service(ctx))
+	if (!is_plain_tcp((const struct sock *)tcp) || has_written(tcp) || is_of_unaccelerated_service(ctx))
 		return;
 	key.end = flow_key_of(&sent, &key.flow);
 	key.netns = netns_of(tcp);

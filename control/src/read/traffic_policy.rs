@@ -50,7 +50,7 @@ struct Spec {
 enum Acceleration {
     #[default]
     Auto,
-    Off,
+    Disabled,
 }
 
 #[derive(Debug, Deserialize)]
@@ -141,7 +141,7 @@ pub(super) fn read(manifest: &Manifest, findings: &mut Findings) -> TrafficPolic
             findings,
         ),
         outlier: spec.outlier.as_ref().map(|o| outlier(o, findings)),
-        unaccelerated: spec.acceleration == Acceleration::Off,
+        unaccelerated: spec.acceleration == Acceleration::Disabled,
     }
 }
 

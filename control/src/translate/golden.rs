@@ -115,7 +115,7 @@ fn show_cluster(out: &mut String, c: &Cluster) {
         .unwrap();
     }
     if c.unaccelerated {
-        writeln!(out, "acceleration: Off").unwrap();
+        writeln!(out, "acceleration: Disabled").unwrap();
     }
 }
 
@@ -201,6 +201,9 @@ fn show_workload(out: &mut String, w: &Workload) {
     }
     if w.host_network {
         writeln!(out, "hostNetwork: true").unwrap();
+    }
+    if w.unaccelerated {
+        writeln!(out, "acceleration: off").unwrap();
     }
 }
 

@@ -19,7 +19,7 @@ use crate::model::{Cluster, EndpointSource, LbPolicy, LocalityMode};
 const AFFINITY: &str = "sessionAffinitySeconds";
 const LOCALITY: &str = "locality";
 const ACCELERATION: &str = "acceleration";
-const OFF: &str = "Off";
+const DISABLED: &str = "Disabled";
 
 /// The resource for `cluster`, endpoints by ADS.
 #[must_use]
@@ -60,7 +60,7 @@ pub fn encode_cluster(cluster: &Cluster) -> Pb {
                 ACCELERATION,
                 cluster
                     .unaccelerated
-                    .then(|| Kind::StringValue(OFF.to_owned())),
+                    .then(|| Kind::StringValue(DISABLED.to_owned())),
             ),
         ]),
         ..Default::default()
@@ -190,10 +190,10 @@ fn affinity(pb: &Pb) -> Result<Option<Duration>, ConvertError> {
 fn unaccelerated(pb: &Pb) -> Result<bool, ConvertError> {
     match metadata::string(pb.metadata.as_ref(), ACCELERATION) {
         None => Ok(false),
-        Some(name) if name == OFF => Ok(true),
+        Some(name) if name == DISABLED => Ok(true),
         Some(name) => Err(ConvertError::new(
             format!("metadata.weft.{ACCELERATION}"),
-            format!("{name:?} is not {OFF}: leave it out where acceleration is welcome"),
+            format!("{name:?} is not {DISABLED}: leave it out where acceleration is welcome"),
         )),
     }
 }

@@ -22,7 +22,7 @@ import time
 PATIENCE = 30
 MIB = 1 << 20
 FIONREAD, SIOCOUTQ = 0x541B, 0x5411
-MSG_ZEROCOPY, SO_ZEROCOPY = 0x4000000, 60
+TCP_FASTOPEN_CONNECT = 30
 
 
 def wait(sock, events, within=PATIENCE):
@@ -571,6 +571,30 @@ def ended_server(sock):
 # ---- many ----
 
 
+def early_client(address, port):
+    """Bytes that are written before the connection is established come first."""
+    for _ in range(20):
+        sock = socket.socket(family(address), socket.SOCK_STREAM)
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1)
+        sock.connect((address, port))
+        data, sent = noise(1, 5000), 0
+        try:
+            sent = sock.send(data[:1000])
+        except BlockingIOError:
+            pass
+        assert wait(sock, select.POLLOUT), "connect: no answer"
+        for at in range(sent, 5000, 100):
+            send(sock, data[at : at + 100][: 5000 - at])
+        expect(sock, data)
+        sock.close()
+
+
+def early_server(listener):
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, 16)
+    short_server(listener, 20)
+
+
 def crowd_client(address, port, count=20):
     socks = [connect(address, port) for _ in range(count)]
     for _ in range(20):
@@ -712,7 +736,11 @@ SCENARIOS = {
     "signals": (signals_client, signals_server),
     "timeout": (timeout_client, timeout_server),
 }
-MANY = {"short": (short_client, short_server), "crowd": (crowd_client, crowd_server)}
+MANY = {
+    "short": (short_client, short_server),
+    "crowd": (crowd_client, crowd_server),
+    "early": (early_client, early_server),
+}
 # Those whose listener blocks, as that of servers with a thread for each connection.
 BLOCKING = {"waitall", "signals", "timeout"}
 

@@ -162,13 +162,26 @@ fn pairs_without_a_place_stay_on_tcp() -> Result {
 }
 
 #[test]
+fn what_was_written_before_the_connection_stood_comes_first() -> Result {
+    let mut pair = Pair::start(&[])?;
+    pair.wait_accelerated()?;
+    // 3: TCP Fast Open for clients and servers. The first connection asks for a cookie, the others send one.
+    for pod in ["client", "server"] {
+        let set = "echo 3 >/proc/sys/net/ipv4/tcp_fastopen";
+        let pod = pair.mesh.pod(pod)?;
+        pod.command("sh").args(["-c", set]).run(LONG)?.success()?;
+    }
+    pair.run("early")
+}
+
+#[test]
 fn owners_may_opt_out() -> Result {
     let mut pair = Pair::start(&[])?;
     pair.wait_accelerated()?;
     serve(&pair)?;
     let server = pair.mesh.pod("server")?.socket_v4(TARGET);
     let vip = vips(0)[0];
-    let policy = traffic_policy(&json!({"acceleration": "Off"}));
+    let policy = traffic_policy(&json!({"acceleration": "Disabled"}));
     pair.mesh.apply("policy", &policy)?;
     let mut none_via = |to| {
         eventually(LONG, || {
