@@ -29,7 +29,7 @@ static __always_inline bool is_nonblocking(const struct sock *sk)
 	return file && (BPF_CORE_READ(file, f_flags) & O_NONBLOCK);
 }
 
-/* Whether its owner has accepted it and polls, as far as that can be told. One that nobody has accepted yet cannot: its listener was asked. */
+/* Whether its owner polls. Of one that nobody has accepted yet that cannot be told: its listener was asked. */
 static __always_inline bool reads_as_it_comes(const struct sock *sk)
 {
 	struct socket *socket;
@@ -41,8 +41,10 @@ static __always_inline bool reads_as_it_comes(const struct sock *sk)
 	if (accel_blocking)
 		return true;
 	socket = BPF_CORE_READ(sk, sk_socket);
-	file = socket ? BPF_CORE_READ(socket, file) : NULL;
-	return !file || (BPF_CORE_READ(file, f_flags) & O_NONBLOCK);
+	if (!socket)
+		return true;
+	file = BPF_CORE_READ(socket, file);
+	return file && (BPF_CORE_READ(file, f_flags) & O_NONBLOCK);
 }
 
 /* Bytes that were redirected to it and are not read; all ones if that is not known. */

@@ -127,16 +127,16 @@ def hello_server(sock):
     ping_server(sock)
 
 
-def both_at_once(sock, mine, theirs):
+def both_at_once(sock, mine, theirs, largest=23, total=48 * MIB):
     """Writes and reads pieces of random size, as it goes; both ends do so at once."""
     sizes = random.Random(mine)
     hashes = {seed: hashlib.sha256() for seed in (mine, theirs)}
-    source, total = random.Random(mine), 48 * MIB
+    source = random.Random(mine)
     sent = received = 0
     pending = b""
     while received < total or sent < total or pending:
         if not pending and sent < total:
-            size = min(total - sent, int(2 ** sizes.uniform(0, 23)))
+            size = min(total - sent, int(2 ** sizes.uniform(0, largest)))
             pending = source.randbytes(size)
             hashes[mine].update(pending)
             sent += size
@@ -577,7 +577,8 @@ def early_client(address, port):
         sock = socket.socket(family(address), socket.SOCK_STREAM)
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1)
-        sock.connect((address, port))
+        error = sock.connect_ex((address, port))
+        assert error in (0, errno.EINPROGRESS), os.strerror(error)
         data, sent = noise(1, 5000), 0
         try:
             sent = sock.send(data[:1000])
@@ -710,6 +711,10 @@ SCENARIOS = {
     "hello": (hello_client, hello_server),
     "both": (lambda s: both_at_once(s, 1, 2), lambda s: both_at_once(s, 2, 1)),
     "sleeper": (sleeper_client, sleeper_server),
+    "both-small": (
+        lambda s: both_at_once(s, 1, 2, 13, 8 * MIB),
+        lambda s: both_at_once(s, 2, 1, 13, 8 * MIB),
+    ),
     "half": (half_client, half_server),
     "half-back": (half_back_client, half_back_server),
     "late-reader": (late_reader_client, late_reader_server),

@@ -5,10 +5,11 @@ use weft_e2e::Result;
 use weft_e2e::accel::Pair;
 
 /// Scenarios in which bytes are accelerated, and neither end may notice. See `peers/accel.py`.
-const SCENARIOS: [&str; 22] = [
+const SCENARIOS: [&str; 23] = [
     "ping",
     "hello",
     "both",
+    "both-small",
     "half",
     "half-back",
     "late-reader",

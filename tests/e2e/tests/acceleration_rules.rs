@@ -11,6 +11,7 @@ use weft_e2e::mesh::{PORT, TARGET, ports_of, vip_addresses, vips};
 use weft_e2e::wait::LONG;
 use weft_e2e::{Result, eventually};
 use weft_lab::manifest::{ServiceManifest, ServicePort};
+use weft_lab::weft;
 
 const ISOLATED: &str = r"
 apiVersion: networking.k8s.io/v1
@@ -214,6 +215,29 @@ fn owners_may_opt_out() -> Result {
         );
         Ok(())
     })
+}
+
+#[test]
+fn what_is_accelerated_goes_on_over_tcp_when_weft_is_taken_out() -> Result {
+    let mut pair = Pair::start(&[])?;
+    pair.wait_accelerated()?;
+    let server = pair.mesh.pod("server")?;
+    let before = pair.count("accelerated_bytes")?;
+    let mut ends = Vec::new();
+    for scenario in ["busy", "late-reader"] {
+        let at = server.socket_v4(pair.port());
+        ends.push((scenario, pair.begin(scenario, at, at)?));
+    }
+    eventually(LONG, || {
+        ensure!(pair.count("accelerated_bytes")? > before + 150_000);
+        Ok(())
+    })?;
+    pair.mesh.weft("n1")?.stop()?;
+    weft::cleanup(&pair.mesh.lab.node("n1")?)?.success()?;
+    for (scenario, both) in ends {
+        Pair::finish(scenario, both)?;
+    }
+    Ok(())
 }
 
 #[test]
