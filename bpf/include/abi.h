@@ -34,11 +34,11 @@ enum lb_policy {
 
 /* What a connection needs besides a backend. A service without flags pays for a test of these bits and no more. */
 enum service_flags {
-	SERVICE_TIMED = 1,   /* service_settings.connect_ms */
-	SERVICE_AGED = 2,    /* idle_s or lifetime_s */
-	SERVICE_LIMITED = 4, /* max_connections or connections_per_second */
-	SERVICE_OUTLIER = 8, /* consecutive_failures */
-	SERVICE_RTT = 16,    /* chooses by round-trip time: measure it */
+	SERVICE_TIMED = 1,          /* service_settings.connect_ms */
+	SERVICE_AGED = 2,           /* idle_s or lifetime_s */
+	SERVICE_LIMITED = 4,        /* max_connections or connections_per_second */
+	SERVICE_OUTLIER = 8,        /* consecutive_failures */
+	SERVICE_RTT = 16,           /* chooses by round-trip time: measure it */
 	SERVICE_UNACCELERATED = 32, /* its connections stay with TCP */
 };
 

@@ -31,25 +31,25 @@ static __always_inline bool is_enabled(void)
 	})
 
 /* The connection as a packet from this socket would show it. */
-#define DEFINE_CONNECTION_OF(kind) \
-	static __always_inline void connection_of_##kind(const struct kind *ctx, struct packet *sent) \
-	{ \
-		sent->protocol = IPPROTO_TCP; \
-		sent->source_port = bpf_htons(ctx->local_port); \
-		sent->destination_port = bpf_htons(bpf_ntohl(ctx->remote_port)); \
-		if (ctx->family != ACCEL_AF_INET6) { \
-			sent->source = v4_mapped(CONTEXT_WORD(kind, local_ip4, 0)); \
-			sent->destination = v4_mapped(CONTEXT_WORD(kind, remote_ip4, 0)); \
-			return; \
-		} \
-		sent->source.word[0] = CONTEXT_WORD(kind, local_ip6, 0); \
-		sent->source.word[1] = CONTEXT_WORD(kind, local_ip6, 4); \
-		sent->source.word[2] = CONTEXT_WORD(kind, local_ip6, 8); \
-		sent->source.word[3] = CONTEXT_WORD(kind, local_ip6, 12); \
-		sent->destination.word[0] = CONTEXT_WORD(kind, remote_ip6, 0); \
-		sent->destination.word[1] = CONTEXT_WORD(kind, remote_ip6, 4); \
-		sent->destination.word[2] = CONTEXT_WORD(kind, remote_ip6, 8); \
-		sent->destination.word[3] = CONTEXT_WORD(kind, remote_ip6, 12); \
+#define DEFINE_CONNECTION_OF(kind)                                                                                                 \
+	static __always_inline void connection_of_##kind(const struct kind *ctx, struct packet *sent)                              \
+	{                                                                                                                          \
+		sent->protocol = IPPROTO_TCP;                                                                                      \
+		sent->source_port = bpf_htons(ctx->local_port);                                                                    \
+		sent->destination_port = bpf_htons(bpf_ntohl(ctx->remote_port));                                                   \
+		if (ctx->family != ACCEL_AF_INET6) {                                                                               \
+			sent->source = v4_mapped(CONTEXT_WORD(kind, local_ip4, 0));                                                \
+			sent->destination = v4_mapped(CONTEXT_WORD(kind, remote_ip4, 0));                                          \
+			return;                                                                                                    \
+		}                                                                                                                  \
+		sent->source.word[0] = CONTEXT_WORD(kind, local_ip6, 0);                                                           \
+		sent->source.word[1] = CONTEXT_WORD(kind, local_ip6, 4);                                                           \
+		sent->source.word[2] = CONTEXT_WORD(kind, local_ip6, 8);                                                           \
+		sent->source.word[3] = CONTEXT_WORD(kind, local_ip6, 12);                                                          \
+		sent->destination.word[0] = CONTEXT_WORD(kind, remote_ip6, 0);                                                     \
+		sent->destination.word[1] = CONTEXT_WORD(kind, remote_ip6, 4);                                                     \
+		sent->destination.word[2] = CONTEXT_WORD(kind, remote_ip6, 8);                                                     \
+		sent->destination.word[3] = CONTEXT_WORD(kind, remote_ip6, 12);                                                    \
 	}
 DEFINE_CONNECTION_OF(bpf_sock_ops)
 DEFINE_CONNECTION_OF(sk_msg_md)

@@ -40,7 +40,8 @@ enum flow_flags {
 
 /* What one end does. */
 struct flow_end {
-	__u64 bytes; /* sent by it, IP payload and headers (skb->len without the link header); where accelerated, the payload alone */
+	/* Sent by it, IP payload and headers (skb->len without the link header); where accelerated, the payload alone. */
+	__u64 bytes;
 	__u64 packets;
 	__u32 sent;  /* TCP: sequence number after all that it sent, host order */
 	__u32 acked; /* TCP: its last acknowledgment number, host order */
