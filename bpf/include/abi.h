@@ -34,11 +34,12 @@ enum lb_policy {
 
 /* What a connection needs besides a backend. A service without flags pays for a test of these bits and no more. */
 enum service_flags {
-	SERVICE_TIMED = 1,   /* service_settings.connect_ms */
-	SERVICE_AGED = 2,    /* idle_s or lifetime_s */
-	SERVICE_LIMITED = 4, /* max_connections or connections_per_second */
-	SERVICE_OUTLIER = 8, /* consecutive_failures */
-	SERVICE_RTT = 16,    /* chooses by round-trip time: measure it */
+	SERVICE_TIMED = 1,          /* service_settings.connect_ms */
+	SERVICE_AGED = 2,           /* idle_s or lifetime_s */
+	SERVICE_LIMITED = 4,        /* max_connections or connections_per_second */
+	SERVICE_OUTLIER = 8,        /* consecutive_failures */
+	SERVICE_RTT = 16,           /* chooses by round-trip time: measure it */
+	SERVICE_UNACCELERATED = 32, /* its connections stay with TCP */
 };
 
 struct service {
@@ -192,7 +193,19 @@ enum counter {
 	COUNTER_PACKETS_REFUSED = 11, /* packets of pods that were dropped, whatever the reason */
 	COUNTER_CONNTRACK_FULL = 12,  /* of these, those that would have been a connection, but `ct` or `ct_pending` had no room */
 	COUNTER_LIMITED = 13,         /* connects and datagrams refused: a limit of the service */
-	COUNTERS = 14,
+	/* same-node acceleration: see abi/accel.h */
+	COUNTER_ACCELERATED = 14,          /* pairs of sockets that may be accelerated */
+	COUNTER_ACCELERATED_BYTES = 15,    /* bytes that no interface has seen */
+	COUNTER_ACCELERATED_MESSAGES = 16, /* in so many pieces */
+	COUNTER_ACCEL_FULL = 17,           /* pairs that found a map full: on TCP */
+	COUNTER_TCP_LATE = 18,             /* directions on TCP: the first message came before both ends were known */
+	COUNTER_TCP_BOUND = 19,            /* directions on TCP: too much was unread */
+	COUNTER_TCP_READER = 20,           /* directions on TCP: the reader blocks, or asks for a least number of bytes */
+	COUNTER_TCP_POLICY = 21,           /* directions on TCP: not a judged, established connection of two local pods */
+	COUNTER_TCP_MEMORY = 22,           /* directions on TCP: TCP as a whole is short of memory */
+	COUNTER_TCP_STATE = 23,            /* directions on TCP: half closed, or taken over by TLS in the kernel */
+	COUNTER_TCP_ENDED = 24,            /* directions on TCP: the reader is gone, or acceleration was switched off */
+	COUNTERS = 25,
 };
 
 /* ---- agent: ids that must not be used again, over restarts too ---- */
@@ -207,5 +220,6 @@ _Static_assert(sizeof(struct id_allocator) == 8, "ABI");
 #include "abi/conntrack.h"
 #include "abi/event.h"
 #include "abi/limits.h"
+#include "abi/accel.h"
 
 #endif

@@ -16,4 +16,10 @@ __weak const volatile __u32 node_netns = 0;
 /* Ticks of the kernel's clock in a second (CONFIG_HZ). */
 __weak const volatile __u32 tick_hz = 250;
 
+/* Bytes redirected and not read yet past which a direction goes back to TCP. */
+__weak const volatile __u32 accel_bound = 256 * 1024;
+
+/* Whether readers that block are sent to as well: see lib/reader.h for what may surprise them. */
+__weak const volatile __u32 accel_blocking = 0;
+
 #endif

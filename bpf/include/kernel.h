@@ -20,6 +20,10 @@ typedef struct {
 	struct net *net;
 } possible_net_t;
 
+struct proto {
+	unsigned long *memory_pressure; /* points to not zero: all sockets together use more than they should */
+};
+
 struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
@@ -27,23 +31,46 @@ struct sock_common {
 	__u16 skc_num; /* local port, host order */
 	unsigned short skc_family;
 	volatile unsigned char skc_state;
+	struct proto *skc_prot;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct file {
+	unsigned int f_flags; /* O_* */
+};
+
+struct socket {
+	struct file *file;
 };
 
 struct sock {
 	struct sock_common __sk_common;
 	__u16 sk_protocol;
 	int sk_err;
+	int sk_rcvlowat;
+	struct socket *sk_socket; /* NULL before accept() and after close() */
+	void *sk_user_data;
 };
+
+/* A socket's part of a sockmap, of which `sk_user_data` is the address and some flags. */
+struct sk_psock {
+	__u32 msg_tot_len; /* bytes redirected to it and not read */
+};
+
+struct tcp_ulp_ops;
 
 struct inet_connection_sock {
 	__u32 icsk_user_timeout; /* milliseconds */
+	const struct tcp_ulp_ops *icsk_ulp_ops;
 };
 
 struct tcp_sock {
+	__u32 snd_una;   /* first byte that is not acknowledged */
+	__u32 write_seq; /* after the last byte that was written */
 	__u8 bpf_sock_ops_cb_flags;
+	_Bool is_mptcp; /* only with CONFIG_MPTCP */
 };
 
 struct udp_sock;

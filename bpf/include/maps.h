@@ -104,6 +104,7 @@ struct {
 	__type(value, struct id_allocator);
 } ids __weak SEC(".maps");
 
+#include "maps/accel.h"
 #include "maps/policy.h"
 #include "maps/limits.h"
 

@@ -52,6 +52,7 @@ VERIFIED_ONCE int tell_flow(const struct flow_key *key, const struct flow *flow,
 	event->direction = side ? DIRECTION_INGRESS : DIRECTION_EGRESS;
 	event->verdict = telling->verdict;
 	event->reason = telling->reason;
+	event->path = flow->flags & FLOW_ACCELERATED ? PATH_ACCELERATED : PATH_KERNEL;
 	submit_event(event);
 	return 0;
 }

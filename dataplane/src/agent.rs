@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::accel::{Acceleration, Pods};
 use crate::admin::{self, AdminService, AgentFacts, LockError, Observed, RunDir, SharedFacts};
 use crate::bpf::{BpfError, MapSizes};
 use crate::conntrack::sweeper::Sweeper;
@@ -75,6 +76,8 @@ pub struct AgentConfig {
     pub workload_pairs: NonZeroUsize,
     /// Where traces go, if they go anywhere.
     pub export: Option<ExportConfig>,
+    /// Same-node acceleration.
+    pub acceleration: Acceleration,
 }
 
 /// Default of [`AgentConfig::flow_history`]: about 10 MB.
@@ -100,6 +103,7 @@ impl AgentConfig {
             default_policy: Verdict::Allow,
             workload_pairs: WORKLOAD_PAIRS,
             export: None,
+            acceleration: Acceleration::default(),
         }
     }
 }
@@ -141,7 +145,10 @@ pub async fn run(config: AgentConfig, drain: CancellationToken) -> Result<(), Ag
     let (bpffs, cgroup) = (config.bpffs.clone(), config.cgroup.clone());
     let sizes = config.map_sizes.clone();
     // Loading takes the verifier's time.
-    let loading = tokio::task::spawn_blocking(move || KernelDatapath::load(&bpffs, cgroup, &sizes));
+    let acceleration = config.acceleration;
+    let loading = tokio::task::spawn_blocking(move || {
+        KernelDatapath::load(&bpffs, cgroup, &sizes, acceleration)
+    });
     let datapath = match loading.await {
         Ok(loaded) => loaded?,
         Err(e) => return Err(task_failed("loading", &e)),
@@ -181,12 +188,14 @@ pub async fn run_on(
     let tender = datapath.tender()?;
     let timeouts = Timeouts::default();
     let observation = datapath.observe(&timeouts)?;
+    let accelerated = datapath.accelerate()?;
     // Before the first sync: entries of an earlier agent go on to serve, and without entries nothing is translated.
     let programs = datapath.attach()?;
     report(&programs, &datapath.warnings());
     facts.update(|f| f.programs = programs);
 
-    let search = Interfaces::new(engine.wanted_pods(), datapath.pod_programs()?);
+    let wanted_pods = engine.wanted_pods();
+    let search = Interfaces::new(wanted_pods.clone(), datapath.pod_programs()?);
     let (search, outlook) = search.map_err(AgentError::Interfaces)?;
     facts.update(|f| f.pods = Some(outlook.report));
 
@@ -263,6 +272,15 @@ pub async fn run_on(
         tasks.spawn("export of traces", export);
     }
     tasks.spawn("sweeper of connections", sweeper.run(drain.clone()));
+    if let Some((pods, listeners)) = accelerated {
+        let pods = Pods::new(pods, listeners).map_err(AgentError::Interfaces)?;
+        let (interfaces, wanted) = (local.clone(), wanted_pods);
+        let token = drain.clone();
+        tasks.spawn("acceleration of pods", async {
+            let followed = pods.run(interfaces, wanted, token).await;
+            followed.map_err(|e| e.to_string())
+        });
+    }
     let token = drain.clone();
     tasks.spawn("news of policies", async {
         tell_policies(epochs, changed, token).await;

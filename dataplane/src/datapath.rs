@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::bpf::{self, Attachment, BpfError, Counters, Loaded, MapSizes, PinDir, PodHook};
+use crate::accel::Acceleration;
+use crate::bpf::{
+    self, AcceleratedPods, Attachment, BpfError, Counters, Loaded, MapSizes, PinDir, PodHook,
+};
 use crate::check::CheckProgram;
 use crate::close::{self, FlowCloser};
 use crate::conntrack::{ConnectionSource, SweepProgram, Timeouts};
@@ -90,6 +93,12 @@ pub trait Datapath: Send {
     /// When a map or program is missing, or the times cannot be written.
     fn observe(&mut self, timeouts: &Timeouts) -> Result<Observation, BpfError>;
 
+    /// Starts same-node acceleration; `None` where there is none.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn accelerate(&mut self) -> Result<Option<AcceleratedPods>, BpfError>;
+
     /// What an operator should know about the start.
     fn warnings(&self) -> Vec<String>;
 
@@ -117,10 +126,11 @@ impl KernelDatapath {
         bpffs: &std::path::Path,
         cgroup: PathBuf,
         sizes: &MapSizes,
+        acceleration: Acceleration,
     ) -> Result<Self, BpfError> {
         let pins = PinDir::create(bpffs)?;
         Ok(Self {
-            loaded: bpf::load(&pins, sizes)?,
+            loaded: bpf::load_with(&pins, sizes, acceleration)?,
             pins,
             cgroup,
         })
@@ -162,6 +172,10 @@ impl Datapath for KernelDatapath {
 
     fn observe(&mut self, timeouts: &Timeouts) -> Result<Observation, BpfError> {
         self.loaded.observe(timeouts)
+    }
+
+    fn accelerate(&mut self) -> Result<Option<AcceleratedPods>, BpfError> {
+        self.loaded.accelerate()
     }
 
     fn warnings(&self) -> Vec<String> {

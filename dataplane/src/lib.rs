@@ -1,6 +1,7 @@
 //! Node agent: compiles xDS into eBPF maps.
 #![deny(unsafe_code)]
 
+pub mod accel;
 pub mod admin;
 pub mod agent;
 pub mod bpf;

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use weft_control::{Config, ControlPlane};
 use weft_dataplane::admin::{self, RunDir};
 use weft_dataplane::agent::{self, AgentConfig, AgentError, ControlTarget};
-use weft_dataplane::bpf::{Attachment, BpfError};
+use weft_dataplane::bpf::{AcceleratedPods, Attachment, BpfError};
 use weft_dataplane::check::Judged;
 use weft_dataplane::close::{Destroyer, FlowCloser};
 use weft_dataplane::conntrack::Timeouts;
@@ -192,6 +192,10 @@ impl Datapath for Kernel {
 
     fn warnings(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    fn accelerate(&mut self) -> Result<Option<AcceleratedPods>, BpfError> {
+        Ok(None)
     }
 
     fn retire_others(&self) -> Result<(), BpfError> {

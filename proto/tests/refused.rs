@@ -53,6 +53,7 @@ fn cluster() -> PbCluster {
         connect_timeout: None,
         max_connections: None,
         outlier: None,
+        unaccelerated: false,
     })
 }
 
@@ -206,6 +207,7 @@ fn workloads() {
         labels: [].into(),
         spiffe_id: String::new(),
         host_network: false,
+        unaccelerated: false,
         ports: Vec::new(),
     });
     pb.addresses.push(vec![1, 2, 3]);

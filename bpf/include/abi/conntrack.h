@@ -35,11 +35,13 @@ enum flow_flags {
 	FLOW_OPEN_TOLD = 16, /* an open event was sent: a close event is due */
 	FLOW_SYN_DATA = 32,  /* TCP Fast Open: the SYN-ACK may acknowledge what the SYN carried */
 	FLOW_HAS_LIFETIME = 64,
+	FLOW_ACCELERATED = 128, /* some of its bytes went from socket to socket: see abi/accel.h */
 };
 
 /* What one end does. */
 struct flow_end {
-	__u64 bytes; /* sent by it, IP payload and headers (skb->len without the link header) */
+	/* Sent by it, IP payload and headers (skb->len without the link header); where accelerated, the payload alone. */
+	__u64 bytes;
 	__u64 packets;
 	__u32 sent;  /* TCP: sequence number after all that it sent, host order */
 	__u32 acked; /* TCP: its last acknowledgment number, host order */

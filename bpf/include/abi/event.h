@@ -59,6 +59,11 @@ enum direction {
 	DIRECTION_INGRESS = 2, /* seen as it reached the local pod `destination` */
 };
 
+enum flow_path {
+	PATH_KERNEL = 0,      /* packet by packet */
+	PATH_ACCELERATED = 1, /* some of its bytes, or all, went from socket to socket */
+};
+
 /* A record of `events`. Source is who opened the connection. */
 struct event {
 	__u64 time_ns;  /* CLOCK_MONOTONIC */
@@ -87,7 +92,8 @@ struct event {
 	__u8 reason;     /* enum reason */
 	__u8 tcp_flags;  /* of the packet that was refused, as in the header's byte 13 */
 	__u32 isn;       /* TCP: the SYN's sequence number, host order: all nodes know the connection by it; 0: not known */
-	__u32 pad;       /* zero */
+	__u8 path;       /* enum flow_path, so far */
+	__u8 pad[3];     /* zero */
 };
 _Static_assert(sizeof(struct event) == 152, "ABI");
 

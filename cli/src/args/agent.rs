@@ -1,12 +1,13 @@
 //! Options of the node agent, in `weft agent` and in `weft up`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use weft_dataplane::accel;
 use weft_dataplane::agent::FLOW_HISTORY;
 use weft_dataplane::flow::WORKLOAD_PAIRS;
 use weft_dataplane::http::MetricsAddress;
@@ -75,7 +76,7 @@ pub(crate) struct AgentArgs {
     #[arg(long, env = "WEFT_ENVOY", value_name = "PATH", default_value = "auto")]
     pub(crate) envoy: EnvoyChoice,
 
-    /// Same-node acceleration: "auto" uses it where it is there. Not in this version
+    /// Same-node acceleration: whose connections between pods of this node bypass TCP. Where the kernel lacks it, nobody's
     #[arg(
         long,
         env = "WEFT_ACCELERATION",
@@ -83,6 +84,10 @@ pub(crate) struct AgentArgs {
         default_value = "auto"
     )]
     pub(crate) acceleration: Acceleration,
+
+    /// Bytes that may be sent past TCP and not read yet; past them that direction of the connection goes back to TCP
+    #[arg(long, env = "WEFT_ACCELERATION_BOUND", value_name = "BYTES", default_value_t = accel::BOUND)]
+    pub(crate) acceleration_bound: NonZeroU32,
 
     /// What happens to connections about which no policy says anything
     #[arg(
@@ -123,10 +128,22 @@ impl FromStr for Metrics {
 /// Value of `--acceleration`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Acceleration {
-    /// Where the kernel offers it.
+    /// Sockets that never block, as those of event loops.
     Auto,
-    /// Never.
+    /// Sockets that block, too: see docs/acceleration.md for what may surprise them.
+    Eager,
+    /// Nobody's.
     Off,
+}
+
+impl From<Acceleration> for accel::Mode {
+    fn from(acceleration: Acceleration) -> Self {
+        match acceleration {
+            Acceleration::Auto => Self::Auto,
+            Acceleration::Eager => Self::Eager,
+            Acceleration::Off => Self::Off,
+        }
+    }
 }
 
 /// Value of `--default-policy`.

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use tokio_util::sync::CancellationToken;
+use weft_dataplane::accel::Acceleration;
 use weft_dataplane::agent::{self, AgentConfig, ControlTarget};
 use weft_dataplane::doctor;
 use weft_l7_proxy::EnvoyChoice;
@@ -71,5 +72,9 @@ fn config(args: &AgentArgs, control: ControlTarget) -> Result<AgentConfig> {
         default_policy: args.default_policy.into(),
         workload_pairs: args.metrics_pairs,
         export: args.otlp.config(),
+        acceleration: Acceleration {
+            mode: args.acceleration.into(),
+            bound: args.acceleration_bound,
+        },
     })
 }

@@ -31,6 +31,8 @@ pub struct Pod {
     pub ports: Vec<NamedPort>,
     /// Annotation `weft.io/weight`: its share of new connections.
     pub weight: u32,
+    /// Annotation `weft.io/acceleration: "off"`: its connections stay with TCP.
+    pub unaccelerated: bool,
 }
 
 impl Pod {

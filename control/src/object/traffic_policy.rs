@@ -28,4 +28,6 @@ pub struct TrafficPolicy {
     pub connections_per_second: Option<u32>,
     /// When failing endpoints are left out.
     pub outlier: Option<Outlier>,
+    /// Connections stay with TCP where they could go from socket to socket.
+    pub unaccelerated: bool,
 }

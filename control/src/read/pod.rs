@@ -13,6 +13,7 @@ use super::names::shown;
 use crate::object::Pod;
 
 const WEIGHT: &str = "weft.io/weight";
+const ACCELERATION: &str = "weft.io/acceleration";
 const MAX_WEIGHT: u32 = 1_000_000;
 
 pub(super) fn read(manifest: &Manifest, findings: &mut Findings) -> Pod {
@@ -42,6 +43,7 @@ pub(super) fn read(manifest: &Manifest, findings: &mut Findings) -> Pod {
         terminating: manifest.metadata.deletion_timestamp.is_some(),
         ports: spec.map(|s| ports(s, findings)).unwrap_or_default(),
         weight: weight(&manifest.metadata, findings),
+        unaccelerated: unaccelerated(&manifest.metadata, findings),
     }
 }
 
@@ -138,6 +140,28 @@ fn weight(metadata: &ObjectMeta, findings: &mut Findings) -> u32 {
                 ),
             );
             1
+        }
+    }
+}
+
+/// Whoever writes the annotation has a reason not to want acceleration: what is not understood counts as "off".
+fn unaccelerated(metadata: &ObjectMeta, findings: &mut Findings) -> bool {
+    let annotations = metadata.annotations.as_ref();
+    match annotations
+        .and_then(|a| a.get(ACCELERATION))
+        .map(String::as_str)
+    {
+        None | Some("auto") => false,
+        Some("off") => true,
+        Some(text) => {
+            findings.unsupported(
+                format!("metadata.annotations[{ACCELERATION}]"),
+                format!(
+                    "{} is neither \"auto\" nor \"off\"; off is used",
+                    shown(text)
+                ),
+            );
+            true
         }
     }
 }

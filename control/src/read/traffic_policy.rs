@@ -42,6 +42,15 @@ struct Spec {
     #[serde(default)]
     limits: Limits,
     outlier: Option<Outlier>,
+    #[serde(default)]
+    acceleration: Acceleration,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+enum Acceleration {
+    #[default]
+    Auto,
+    Disabled,
 }
 
 #[derive(Debug, Deserialize)]
@@ -132,6 +141,7 @@ pub(super) fn read(manifest: &Manifest, findings: &mut Findings) -> TrafficPolic
             findings,
         ),
         outlier: spec.outlier.as_ref().map(|o| outlier(o, findings)),
+        unaccelerated: spec.acceleration == Acceleration::Disabled,
     }
 }
 

@@ -114,6 +114,9 @@ fn show_cluster(out: &mut String, c: &Cluster) {
         )
         .unwrap();
     }
+    if c.unaccelerated {
+        writeln!(out, "acceleration: Disabled").unwrap();
+    }
 }
 
 fn show_endpoints(out: &mut String, e: &ClusterEndpoints) {
@@ -198,6 +201,9 @@ fn show_workload(out: &mut String, w: &Workload) {
     }
     if w.host_network {
         writeln!(out, "hostNetwork: true").unwrap();
+    }
+    if w.unaccelerated {
+        writeln!(out, "acceleration: off").unwrap();
     }
 }
 

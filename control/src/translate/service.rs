@@ -105,5 +105,6 @@ fn cluster(
         connect_timeout: policy.connect_timeout,
         max_connections: policy.max_connections,
         outlier: policy.outlier,
+        unaccelerated: policy.unaccelerated,
     }
 }

@@ -26,6 +26,7 @@ pub fn pod(model: &Model, name: &ObjectName, trust_domain: &str) -> Option<Workl
             name.namespace, pod.service_account
         ),
         host_network: pod.host_network,
+        unaccelerated: pod.unaccelerated,
         ports: pod.ports.clone(),
     })
 }
@@ -45,6 +46,7 @@ pub fn node(model: &Model, name: &str) -> Option<Workload> {
         labels: node.labels.clone(),
         spiffe_id: String::new(),
         host_network: false,
+        unaccelerated: false,
         ports: Vec::new(),
     })
 }

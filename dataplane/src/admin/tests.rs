@@ -173,6 +173,7 @@ async fn fill(engine: &EngineHandle) {
             connect_timeout: None,
             max_connections: None,
             outlier: None,
+            unaccelerated: false,
         }),
     )
     .await;
@@ -221,6 +222,7 @@ async fn fill(engine: &EngineHandle) {
             labels: BTreeMap::from([("app".into(), "cart".into())]),
             spiffe_id: String::new(),
             host_network: false,
+            unaccelerated: false,
             ports: Vec::new(),
         }),
     )
@@ -344,6 +346,7 @@ async fn long_lists_come_in_pages_and_whole() {
             labels: BTreeMap::new(),
             spiffe_id: String::new(),
             host_network: false,
+            unaccelerated: false,
             ports: Vec::new(),
         };
         update.upserts.push((name, NodeResource::Workload(node)));

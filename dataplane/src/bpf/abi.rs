@@ -52,6 +52,7 @@ abi!(
     types::ct_settings,
     types::sweep,
     types::check,
+    types::accel_pod,
     u8,
     u32,
     u64,

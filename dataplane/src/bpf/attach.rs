@@ -39,7 +39,7 @@ pub fn attach(loaded: &mut Loaded, cgroup: &Path) -> Result<Vec<Attachment>, Bpf
         .skel
         .object_mut()
         .progs_mut()
-        .filter(|program| is_cgroup_program(program.prog_type()))
+        .filter(|program| is_cgroup_program(program.prog_type()) && program.autoload())
         .map(|program| {
             let name = program.name().to_string_lossy().into_owned();
             Attachment {

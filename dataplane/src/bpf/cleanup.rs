@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use libbpf_rs::Link;
 
-use super::{PinDir, PinError, pod};
+use super::{PinDir, PinError, accel, pod};
 
 /// What could not be removed.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +59,7 @@ pub(crate) fn retire_others(pins: &PinDir) -> Result<CleanupReport, PinError> {
 }
 
 fn remove_abi(dir: &Path, report: &mut CleanupReport) -> Result<(), PinError> {
+    accel::stop(&dir.join("maps"));
     for pin in files(&dir.join("links"))? {
         if let Ok(link) = Link::open(&pin) {
             // Also when somebody else holds the link open. One whose cgroup is gone is detached already.

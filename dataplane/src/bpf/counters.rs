@@ -10,7 +10,7 @@ pub struct Counters {
     map: MapHandle,
 }
 
-const NAMES: [(counter, &str); 14] = [
+const NAMES: [(counter, &str); 25] = [
     (counter::COUNTER_CONNECTIONS, "connections"),
     (counter::COUNTER_REFUSED, "refused"),
     (counter::COUNTER_DATAGRAMS, "datagrams"),
@@ -25,6 +25,20 @@ const NAMES: [(counter, &str); 14] = [
     (counter::COUNTER_PACKETS_REFUSED, "packets_refused"),
     (counter::COUNTER_CONNTRACK_FULL, "conntrack_full"),
     (counter::COUNTER_LIMITED, "limited"),
+    (counter::COUNTER_ACCELERATED, "accelerated_pairs"),
+    (counter::COUNTER_ACCELERATED_BYTES, "accelerated_bytes"),
+    (
+        counter::COUNTER_ACCELERATED_MESSAGES,
+        "accelerated_messages",
+    ),
+    (counter::COUNTER_ACCEL_FULL, "acceleration_full"),
+    (counter::COUNTER_TCP_LATE, "acceleration_late"),
+    (counter::COUNTER_TCP_BOUND, "acceleration_bound"),
+    (counter::COUNTER_TCP_READER, "acceleration_reader"),
+    (counter::COUNTER_TCP_POLICY, "acceleration_policy"),
+    (counter::COUNTER_TCP_MEMORY, "acceleration_memory"),
+    (counter::COUNTER_TCP_STATE, "acceleration_state"),
+    (counter::COUNTER_TCP_ENDED, "acceleration_ended"),
 ];
 const _: () = assert!(NAMES.len() == counter::COUNTERS.0 as usize);
 

@@ -9,7 +9,8 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, OpenMapMut, OpenObject};
 
 use super::skel::{WeftSkel, WeftSkelBuilder};
-use super::{BpfError, PinDir, clock, size};
+use super::{BpfError, PinDir, accel, clock, size};
+use crate::accel::{Acceleration, Mode};
 
 /// Sizes that differ from those in `bpf/include/maps.h` and [`size::of_machine`]: map name to entries.
 pub type MapSizes = BTreeMap<String, u32>;
@@ -21,15 +22,29 @@ const LOADS: &str = "backend_loads";
 pub struct Loaded {
     pub(super) skel: WeftSkel<'static>,
     pub(super) pins: PinDir,
+    /// Whether acceleration is among them.
+    pub(super) accelerated: bool,
     /// What an operator should know: a pinned map that has another size than asked for.
     pub warnings: Vec<String>,
+}
+
+/// [`load_with`] no acceleration.
+///
+/// # Errors
+/// As there.
+pub fn load(pins: &PinDir, sizes: &MapSizes) -> Result<Loaded, BpfError> {
+    load_with(pins, sizes, Acceleration::default())
 }
 
 /// Loads all programs; maps that are pinned are taken over, the others are made and pinned.
 ///
 /// # Errors
 /// When the kernel refuses the object, or a size names no map.
-pub fn load(pins: &PinDir, sizes: &MapSizes) -> Result<Loaded, BpfError> {
+pub fn load_with(
+    pins: &PinDir,
+    sizes: &MapSizes,
+    acceleration: Acceleration,
+) -> Result<Loaded, BpfError> {
     libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, |_, text| {
         tracing::debug!(target: "libbpf", "{}", text.trim_end());
     })));
@@ -38,17 +53,27 @@ pub fn load(pins: &PinDir, sizes: &MapSizes) -> Result<Loaded, BpfError> {
     let mut open = WeftSkelBuilder::default()
         .open(storage)
         .map_err(failed("opening the BPF object"))?;
-    let warnings = prepare_maps(open.open_object_mut(), pins, sizes)?;
+    let (acceleration, hindrance) = acceleration.here();
+    if !acceleration.is_on() {
+        accel::retire(pins)?;
+        accel::leave_out(open.open_object_mut())?;
+    }
+    let accelerated = acceleration.is_on();
+    let mut warnings = prepare_maps(open.open_object_mut(), pins, sizes, accelerated)?;
+    warnings.extend(hindrance);
     let backends = open.maps.backends.max_entries();
     if let Some(settings) = open.maps.rodata_data.as_deref_mut() {
         settings.backend_capacity = backends;
         settings.tick_hz = clock::ticks_per_second();
         settings.node_netns = own_netns();
+        settings.accel_bound = acceleration.bound.get();
+        settings.accel_blocking = u32::from(acceleration.mode == Mode::Eager);
     }
     let skel = open.load().map_err(failed("loading the BPF programs"))?;
     Ok(Loaded {
         skel,
         pins: pins.clone(),
+        accelerated,
         warnings,
     })
 }
@@ -82,6 +107,7 @@ fn prepare_maps(
     object: &mut OpenObject,
     pins: &PinDir,
     sizes: &MapSizes,
+    accelerated: bool,
 ) -> Result<Vec<String>, BpfError> {
     if sizes.contains_key(LOADS) {
         return Err(BpfError::SizedTogether(LOADS, BACKENDS));
@@ -95,6 +121,9 @@ fn prepare_maps(
             continue;
         }
         unknown.retain(|u| **u != name);
+        if accel::is_map(&name) && !accelerated {
+            continue;
+        }
         warnings.extend(prepare_map(
             &mut map,
             &name,

@@ -4,6 +4,7 @@
 //! outlive the agent and the next one finds them.
 
 mod abi;
+mod accel;
 mod arena;
 mod array;
 mod attach;
@@ -24,12 +25,13 @@ mod slots;
 mod table;
 mod tcx;
 
+pub use accel::{AcceleratedPods, ListenerIterator};
 pub use attach::{Attachment, attach};
 pub use cleanup::{CleanupError, CleanupReport, cleanup};
 pub use conntrack::ConntrackMaps;
 pub use counters::Counters;
 pub use events::Events;
-pub use load::{Loaded, MapSizes, load, trial_load};
+pub use load::{Loaded, MapSizes, load, load_with, trial_load};
 pub use open::{open_policy_tables, open_tables};
 pub use pin::{PinDir, PinError};
 pub use pod::PodHook;

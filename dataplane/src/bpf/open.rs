@@ -147,7 +147,11 @@ impl Loaded {
         Ok(Box::new(HealthIterator(link)))
     }
 
-    fn iterator(&mut self, name: &str, map: Option<&MapHandle>) -> Result<Link, BpfError> {
+    pub(super) fn iterator(
+        &mut self,
+        name: &str,
+        map: Option<&MapHandle>,
+    ) -> Result<Link, BpfError> {
         let program = self
             .program(name)
             .ok_or_else(|| BpfError::UnknownMap(name.to_owned()))?;

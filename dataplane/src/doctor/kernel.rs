@@ -15,6 +15,7 @@ pub(super) fn probe() -> Vec<Feature> {
     features.push(tcx());
     features.push(sock_destroy());
     features.push(sock_destroy_netlink());
+    features.push(acceleration());
     features.push(trial_load());
     features
 }
@@ -133,6 +134,40 @@ fn sock_destroy_netlink() -> Feature {
         required: !has_sock_destroy(),
         detail: result.err().map(|e| e.to_string()).unwrap_or_default(),
         without: "without bpf_sock_destroy too, connections of removed backends, and those that a policy forbids, stay open: it needs CONFIG_INET_DIAG_DESTROY",
+    }
+}
+
+/// How it is known what a reader of redirected messages has not read yet; why it is not.
+///
+/// The kernels that count it are also those whose `FIONREAD` counts these bytes.
+pub(crate) fn unread_bytes() -> Result<&'static str, &'static str> {
+    let sockmap = MapType::Sockhash.is_supported();
+    if !matches!(sockmap, Ok(true)) || !matches!(ProgramType::SkMsg.is_supported(), Ok(true)) {
+        return Err("this kernel has no sockmap: it needs CONFIG_BPF_STREAM_PARSER");
+    }
+    if has_member("sk_psock", "msg_tot_len") {
+        return Ok("unread bytes from sk_psock.msg_tot_len");
+    }
+    Err(
+        "this kernel does not tell how many redirected bytes are unread, and FIONREAD would be wrong",
+    )
+}
+
+fn has_member(of: &str, member: &str) -> bool {
+    Btf::from_vmlinux().is_ok_and(|btf| {
+        btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>(of)
+            .is_some_and(|found| found.iter().any(|m| m.name.is_some_and(|n| n == member)))
+    })
+}
+
+fn acceleration() -> Feature {
+    let way = unread_bytes();
+    Feature {
+        name: "same-node acceleration",
+        available: way.is_ok(),
+        required: false,
+        detail: way.unwrap_or_else(|why| why).into(),
+        without: "connections between pods of this node go through TCP as all others do",
     }
 }
 

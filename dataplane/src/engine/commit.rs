@@ -339,6 +339,7 @@ impl Engine {
             };
             service.policy = plan.policy;
             service.affinity_seconds = plan.affinity_seconds;
+            service.unaccelerated = plan.unaccelerated;
             service.settings = plan.settings;
             if plan.settings.is_empty() {
                 self.limits.unset(plan.id);

@@ -34,6 +34,7 @@ pub(super) struct Plan {
     pub(super) drains: Vec<DrainState>,
     pub(super) policy: LbPolicy,
     pub(super) affinity_seconds: u32,
+    pub(super) unaccelerated: bool,
     pub(super) settings: ServiceSettings,
     /// Round robin without a position yet.
     pub(super) needs_cursor: bool,
@@ -64,6 +65,7 @@ struct Desired<'a> {
     selected: Vec<&'a NodeEndpoint>,
     policy: LbPolicy,
     affinity_seconds: u32,
+    unaccelerated: bool,
     settings: ServiceSettings,
     /// The endpoints resource is there: what it does not list was taken out of it.
     exists: bool,
@@ -79,6 +81,7 @@ impl Engine {
                     endpoints,
                     policy: cluster.policy,
                     affinity_seconds: cluster.affinity.map_or(0, whole_seconds),
+                    unaccelerated: cluster.unaccelerated,
                     settings: settings(cluster, self.resources.listeners_of(name), selected.len()),
                     selected,
                     exists: true,
@@ -92,6 +95,7 @@ impl Engine {
                 selected: Vec::new(),
                 policy: LbPolicy::Random,
                 affinity_seconds: 0,
+                unaccelerated: false,
                 settings: ServiceSettings::default(),
                 exists: false,
             },
@@ -112,6 +116,7 @@ impl Engine {
         plan.name = name.clone();
         plan.policy = desired.policy;
         plan.affinity_seconds = desired.affinity_seconds;
+        plan.unaccelerated = desired.unaccelerated;
         plan.settings = desired.settings;
         plan.needs_cursor = desired.policy == LbPolicy::RoundRobin && !service.has_cursor;
         plan.leaving = leaving;
@@ -166,6 +171,7 @@ impl<'a> Merge<'a> {
                 drains: Vec::new(),
                 policy: LbPolicy::Random,
                 affinity_seconds: 0,
+                unaccelerated: false,
                 settings: ServiceSettings::default(),
                 needs_cursor: false,
                 counted: Counted::default(),

@@ -41,6 +41,8 @@ pub(super) struct Service {
     pub(super) adopted_slots: Option<Vec<Slot>>,
     pub(super) policy: LbPolicy,
     pub(super) affinity_seconds: u32,
+    /// Its connections stay with TCP.
+    pub(super) unaccelerated: bool,
     pub(super) settings: ServiceSettings,
     /// Sorted by address.
     pub(super) backends: Vec<Backend>,
@@ -60,6 +62,7 @@ impl Service {
             adopted_slots: None,
             policy: LbPolicy::Random,
             affinity_seconds: 0,
+            unaccelerated: false,
             settings: ServiceSettings::default(),
             backends: Vec::new(),
             has_cursor: false,
@@ -112,7 +115,10 @@ impl Service {
             policy: self.policy,
             affinity_seconds: self.affinity_seconds,
             near: self.backends.first().map_or(BackendId(0), |b| b.id),
-            flags: self.settings.flags(self.policy),
+            flags: self
+                .settings
+                .flags(self.policy)
+                .unaccelerated(self.unaccelerated),
         }
     }
 }

@@ -60,6 +60,8 @@ pub struct NodeCluster {
     pub max_connections: Option<u32>,
     /// When endpoints that fail are left out for a while.
     pub outlier: Option<Outlier>,
+    /// Its connections stay with TCP where they could go from socket to socket.
+    pub unaccelerated: bool,
 }
 
 /// Where a [`NodeCluster`]'s endpoints come from.
@@ -84,6 +86,7 @@ impl NodeCluster {
             connect_timeout: cluster.connect_timeout,
             max_connections: cluster.max_connections,
             outlier: cluster.outlier,
+            unaccelerated: cluster.unaccelerated,
         }
     }
 }

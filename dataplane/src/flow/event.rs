@@ -129,6 +129,8 @@ pub struct Event {
     pub tcp_flags: u8,
     /// TCP: sequence number of the SYN, by which all nodes know the connection; 0: not known.
     pub isn: u32,
+    /// Some of its bytes, or all, went from socket to socket.
+    pub accelerated: bool,
 }
 
 impl Event {
@@ -164,6 +166,7 @@ impl Event {
             reason: Reason::from_raw(raw.reason),
             tcp_flags: raw.tcp_flags,
             isn: raw.isn,
+            accelerated: u32::from(raw.path) == types::flow_path::PATH_ACCELERATED.0,
         })
     }
 }

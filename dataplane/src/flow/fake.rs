@@ -70,6 +70,7 @@ fn pod(namespace: &str, name: &str, node: &str, addresses: Vec<IpAddr>) -> Workl
         labels: BTreeMap::from([("pod-template-hash".into(), "7d9c5b8f6".into())]),
         spiffe_id: String::new(),
         host_network: false,
+        unaccelerated: false,
         ports: Vec::new(),
     }
 }

@@ -52,6 +52,7 @@ mod tests {
             labels,
             spiffe_id: String::new(),
             host_network: false,
+            unaccelerated: false,
             ports: Vec::new(),
         };
         owner(&workload, pod)

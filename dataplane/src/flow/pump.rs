@@ -47,6 +47,8 @@ pub async fn pump(
     let mut namer = Namer::default();
     loop {
         let batch: Vec<Event> = tokio::select! {
+            // The source ends with the drain: that is no failure.
+            biased;
             () = drain.cancelled() => return Ok(()),
             batch = batches.recv() => batch.ok_or("the reader of events has ended")?,
         };

@@ -29,6 +29,7 @@ pub(crate) fn event(kind: EventKind, reason: Reason) -> Event {
         reason,
         tcp_flags: 0,
         isn: 0,
+        accelerated: false,
     }
 }
 

@@ -50,6 +50,8 @@ impl InterfaceIndex {
 pub struct WantedPods {
     /// Address to the name of its Workload resource.
     pub addresses: BTreeMap<IpAddr, String>,
+    /// Those of them whose connections are to stay with TCP.
+    pub unaccelerated: BTreeSet<IpAddr>,
     /// The list is known to be whole. Nothing is detached before: an earlier agent's pods may still be named.
     pub complete: bool,
 }
@@ -62,15 +64,23 @@ impl WantedPods {
         node: &str,
         complete: bool,
     ) -> Self {
-        let addresses = workloads
-            .into_iter()
-            .filter(|w| w.kind == WorkloadKind::Pod && w.node == node && !w.host_network)
-            .flat_map(|w| w.addresses.iter().map(|a| (*a, w.name.clone())))
-            .collect();
-        Self {
-            addresses,
+        let mut wanted = Self {
             complete,
+            ..Self::default()
+        };
+        for workload in workloads {
+            if workload.kind != WorkloadKind::Pod || workload.node != node || workload.host_network
+            {
+                continue;
+            }
+            for address in &workload.addresses {
+                wanted.addresses.insert(*address, workload.name.clone());
+                if workload.unaccelerated {
+                    wanted.unaccelerated.insert(*address);
+                }
+            }
         }
+        wanted
     }
 }
 

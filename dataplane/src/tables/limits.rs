@@ -61,10 +61,20 @@ impl ServiceSettings {
 pub struct ServiceFlags(pub u32);
 
 impl ServiceFlags {
+    /// These, and whether connections stay with TCP.
+    #[must_use]
+    pub const fn unaccelerated(self, wanted: bool) -> Self {
+        match wanted {
+            true => Self(self.0 | types::service_flags::SERVICE_UNACCELERATED.0),
+            false => self,
+        }
+    }
+
     /// The kernel reads the service's [`ServiceSettings`].
     #[must_use]
     pub const fn need_settings(self) -> bool {
-        self.0 & !types::service_flags::SERVICE_RTT.0 != 0
+        use types::service_flags as f;
+        self.0 & !(f::SERVICE_RTT.0 | f::SERVICE_UNACCELERATED.0) != 0
     }
 }
 

@@ -100,6 +100,7 @@ impl Search {
         self.wanted.send_replace(WantedPods {
             addresses: addresses.collect(),
             complete,
+            ..WantedPods::default()
         });
     }
 

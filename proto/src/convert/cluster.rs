@@ -18,6 +18,8 @@ use crate::model::{Cluster, EndpointSource, LbPolicy, LocalityMode};
 
 const AFFINITY: &str = "sessionAffinitySeconds";
 const LOCALITY: &str = "locality";
+const ACCELERATION: &str = "acceleration";
+const DISABLED: &str = "Disabled";
 
 /// The resource for `cluster`, endpoints by ADS.
 #[must_use]
@@ -54,6 +56,12 @@ pub fn encode_cluster(cluster: &Cluster) -> Pb {
                 (cluster.locality != LocalityMode::None)
                     .then(|| Kind::StringValue(cluster.locality.as_str().to_owned())),
             ),
+            (
+                ACCELERATION,
+                cluster
+                    .unaccelerated
+                    .then(|| Kind::StringValue(DISABLED.to_owned())),
+            ),
         ]),
         ..Default::default()
     }
@@ -89,6 +97,7 @@ pub fn decode_cluster(pb: &Pb) -> Result<Cluster, ConvertError> {
             .map_err(|e| e.within("circuit_breakers"))?,
         outlier: limits::decode_outlier(pb.outlier_detection.as_ref())
             .map_err(|e| e.within("outlier_detection"))?,
+        unaccelerated: unaccelerated(pb)?,
     })
 }
 
@@ -175,6 +184,17 @@ fn affinity(pb: &Pb) -> Result<Option<Duration>, ConvertError> {
             format!("metadata.weft.{AFFINITY}"),
             format!("{seconds} is not in 1 to 86400"),
         ))
+    }
+}
+
+fn unaccelerated(pb: &Pb) -> Result<bool, ConvertError> {
+    match metadata::string(pb.metadata.as_ref(), ACCELERATION) {
+        None => Ok(false),
+        Some(name) if name == DISABLED => Ok(true),
+        Some(name) => Err(ConvertError::new(
+            format!("metadata.weft.{ACCELERATION}"),
+            format!("{name:?} is not {DISABLED}: leave it out where acceleration is welcome"),
+        )),
     }
 }
 

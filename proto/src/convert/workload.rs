@@ -25,6 +25,7 @@ pub fn encode_workload(workload: &Workload) -> Pb {
         host_network: workload.host_network,
         zone: workload.zone.clone(),
         ports: workload.ports.iter().map(encode_port).collect(),
+        unaccelerated: workload.unaccelerated,
     }
 }
 
@@ -91,6 +92,7 @@ pub fn decode_workload(pb: &Pb) -> Result<Workload, ConvertError> {
             .enumerate()
             .map(|(i, port)| decode_port(port).map_err(|e| e.within(&format!("ports[{i}]"))))
             .collect::<Result<_, _>>()?,
+        unaccelerated: pb.unaccelerated,
     })
 }
 

@@ -88,6 +88,8 @@ pub struct Cluster {
     pub max_connections: Option<u32>,
     /// When endpoints that fail are left out for a while. `None`: never.
     pub outlier: Option<Outlier>,
+    /// Its connections stay with TCP where they could go from socket to socket.
+    pub unaccelerated: bool,
 }
 
 /// Passive health checking: an endpoint whose connects fail is ejected, and comes back after a while.

@@ -52,4 +52,6 @@ pub struct Workload {
     pub host_network: bool,
     /// What policies may call its ports; none for a node.
     pub ports: Vec<NamedPort>,
+    /// Its connections stay with TCP where they could go from socket to socket.
+    pub unaccelerated: bool,
 }

@@ -152,6 +152,7 @@ fn pod(index: u32, local: bool) -> Workload {
         namespace,
         labels: labels.into(),
         host_network: false,
+        unaccelerated: false,
         ports: Vec::new(),
     }
 }

@@ -3,6 +3,7 @@
 //! Every test runs the binary that users run, in a lab of its own, and judges by what clients and servers see.
 #![forbid(unsafe_code)]
 
+pub mod accel;
 pub mod ads;
 pub mod collector;
 pub mod counters;

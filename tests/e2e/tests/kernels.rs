@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
+use weft_e2e::accel::Pair;
 use weft_e2e::mesh::{PORT, TARGET, vip_addresses, vips};
 use weft_e2e::stats::{assert_even, by_server};
 use weft_e2e::wait::LONG;
@@ -232,4 +233,28 @@ fn a_policy_lets_one_in_and_refuses_another() -> Result {
     })?;
     assert_eq!(reaches(&friend, &server)?, [true; 2]);
     Ok(())
+}
+
+/// The probe's sockets block: `eager`.
+#[test]
+fn messages_go_from_socket_to_socket_where_the_kernel_counts_them() -> Result {
+    let mut pair = Pair::start(&["--acceleration", "eager"])?;
+    pair.mesh.serve(&["server"])?;
+    let (client, server) = (pair.mesh.pod("client")?, pair.mesh.pod("server")?);
+    let status = pair.mesh.status("n1")?;
+    let hindered = status["warnings"].to_string().contains("acceleration");
+    eventually(LONG, || {
+        let before = pair.count("accelerated_bytes")?;
+        for to in [server.socket_v4(TARGET), server.socket_v6(TARGET)] {
+            let answers = client.get(to, &GetOptions::tcp(5))?;
+            ensure!(answers.iter().all(|a| a.ok()), "{answers:#?}");
+        }
+        let more = pair.count("accelerated_bytes")? - before;
+        ensure!(
+            (more > 0) != hindered,
+            "{more} bytes; {}",
+            status["warnings"]
+        );
+        Ok(())
+    })
 }

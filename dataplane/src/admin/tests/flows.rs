@@ -55,6 +55,7 @@ fn event(kind: EventKind, port: u16) -> Event {
         reason: Reason::REASON_DEFAULT,
         tcp_flags: 2,
         isn: 0,
+        accelerated: false,
     }
 }
 

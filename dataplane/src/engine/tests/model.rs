@@ -42,6 +42,7 @@ pub(super) fn cluster(name: &str, policy: LbPolicy, locality: LocalityMode) -> C
         connect_timeout: None,
         max_connections: None,
         outlier: None,
+        unaccelerated: false,
     }
 }
 
@@ -75,6 +76,7 @@ pub(super) fn pod(name: &str, address: IpAddr) -> Workload {
         labels: BTreeMap::new(),
         spiffe_id: String::new(),
         host_network: false,
+        unaccelerated: false,
         ports: Vec::new(),
     }
 }

@@ -16,6 +16,7 @@ fn wanted(pods: &[(&str, u8)]) -> WantedPods {
             .map(|(name, last)| (address(*last), (*name).to_owned()))
             .collect(),
         complete: true,
+        ..WantedPods::default()
     }
 }
 

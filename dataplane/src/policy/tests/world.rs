@@ -57,6 +57,7 @@ pub(super) fn pod(name: &str, address: &str, text: &str) -> Workload {
         labels: labels(text),
         spiffe_id: format!("spiffe://mesh/ns/{namespace}/sa/default"),
         host_network: false,
+        unaccelerated: false,
         ports: vec![NamedPort {
             name: "http".to_owned(),
             port: 80,

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* Maps of same-node acceleration. All begin with `accel_`: they are not made where there is none. */
+#ifndef WEFT_MAPS_ACCEL_H
+#define WEFT_MAPS_ACCEL_H
+
+#define ACCEL_PAIRS 65536
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKHASH);
+	__uint(max_entries, 2 * ACCEL_PAIRS);
+	__type(key, struct accel_key);
+	__type(value, __u64);
+} accel_sockets __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, ACCEL_PAIRS);
+	__type(key, struct flow_key);
+	__type(value, struct accel_pair);
+} accel_pairs __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct accel_pod);
+} accel_pods __weak SEC(".maps");
+
+/* A cache: of a listener that was pushed out the next connections stay on TCP. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct accel_listener);
+	__type(value, __u64);
+} accel_listeners __weak SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct accel_settings);
+} accel_settings __weak SEC(".maps");
+
+#endif

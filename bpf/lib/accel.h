@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* Whether a message goes straight into its reader's queue. The states are those of abi/accel.h. */
+#ifndef WEFT_LIB_ACCEL_H
+#define WEFT_LIB_ACCEL_H
+
+#include "pair.h"
+#include "sweep.h"
+
+#define ACCEL_ESTABLISHED 1
+#define ACCEL_FIN_WAIT1 4
+#define ACCEL_FIN_WAIT2 5
+#define ACCEL_CLOSE_WAIT 8
+
+/* REASON_NONE's equal: no reason to send it through TCP. The others are the counters of the reasons. */
+#define NO_OBSTACLE ((enum counter)0)
+
+/* After shutdown(SHUT_WR) send() has to fail, which it does in TCP. */
+static __always_inline bool may_send(const struct sk_msg_md *msg)
+{
+	__u32 state = msg->sk ? msg->sk->state : 0;
+
+	return state == ACCEL_ESTABLISHED || state == ACCEL_CLOSE_WAIT;
+}
+
+static __always_inline bool may_receive(const struct sock *sk)
+{
+	__u8 state = BPF_CORE_READ(sk, __sk_common.skc_state);
+
+	return state == ACCEL_ESTABLISHED || state == ACCEL_FIN_WAIT1 || state == ACCEL_FIN_WAIT2;
+}
+
+/* Judges again what was judged by an earlier policy. What is refused now goes through TCP, where the pod's interface ends it. */
+VERIFIED_ONCE int is_still_allowed(const struct flow_key *key, __u32 side)
+{
+	struct flow_key copy;
+	struct rule rule = {};
+	struct flow *flow;
+	__u32 epoch = policy_epoch();
+
+	if (!key)
+		return 0;
+	copy = *key;
+	side = either(side);
+	flow = bpf_map_lookup_elem(&ct, &copy);
+	if (!flow || !epoch || judge_idle(&copy, flow, side, &rule) != REASON_NONE)
+		return 0;
+	flow = bpf_map_lookup_elem(&ct, &copy);
+	if (!flow || flow->state == FLOW_REVOKED)
+		return 0;
+	flow->epoch[side] = epoch;
+	return 1;
+}
+
+/* The connection's entry, if the pods' interfaces have let it through as an established one, and still would. */
+static __always_inline struct flow *allowed_flow(struct flow_key *key)
+{
+	struct flow *flow = bpf_map_lookup_elem(&ct, key);
+	__u32 epoch = policy_epoch();
+
+	if (!flow || !epoch || !flow->interface[0] || !flow->interface[1])
+		return NULL;
+	if (flow->state != FLOW_ESTABLISHED && flow->state != FLOW_CLOSING)
+		return NULL;
+	if (flow->epoch[0] == epoch && flow->epoch[1] == epoch)
+		return flow;
+	if (!flow->epoch[0] || !flow->epoch[1] || !is_still_allowed(key, 0) || !is_still_allowed(key, 1))
+		return NULL;
+	return bpf_map_lookup_elem(&ct, key);
+}
+
+static __always_inline enum counter obstacle(const struct sk_msg_md *msg, const struct accel_end *peer)
+{
+	const struct sock *reader = (const struct sock *)peer->sock;
+	__u64 unread;
+
+	if (!is_enabled())
+		return COUNTER_TCP_ENDED;
+	if (!reader)
+		return COUNTER_TCP_LATE;
+	if (!may_send(msg) || !may_receive(reader) || !is_plain_tcp(reader))
+		return COUNTER_TCP_STATE;
+	if (!reads_as_it_comes(reader))
+		return COUNTER_TCP_READER;
+	unread = unread_bytes(reader);
+	if (unread > accel_bound || msg->size > accel_bound - unread)
+		return COUNTER_TCP_BOUND;
+	if (is_short_of_memory(reader))
+		return COUNTER_TCP_MEMORY;
+	return NO_OBSTACLE;
+}
+
+/* Whoever sends on one socket does so one after the other, but for the moment in which the message is put into the other's queue. */
+static __always_inline void leave(struct accel_end *own, enum counter why)
+{
+	if (__sync_lock_test_and_set(&own->state, ACCEL_TCP) != ACCEL_TCP)
+		count(why);
+}
+
+static __always_inline void account(struct flow *flow, __u32 end, __u32 bytes)
+{
+	struct flow_end *sender = end_of(flow, end);
+	__u64 now = bpf_ktime_get_coarse_ns();
+
+	if (flow->last_ns != now)
+		flow->last_ns = now;
+	if (!(flow->flags & FLOW_ACCELERATED))
+		flow_set(flow, FLOW_ACCELERATED);
+	__sync_fetch_and_add(&sender->bytes, bytes);
+	__sync_fetch_and_add(&sender->packets, 1);
+	count_more(COUNTER_ACCELERATED_BYTES, bytes);
+	count(COUNTER_ACCELERATED_MESSAGES);
+}
+
+/* Messages always pass: to the peer's queue where that was arranged, else to TCP. */
+static __always_inline int accelerate(struct sk_msg_md *msg)
+{
+	struct packet sent = {};
+	struct accel_key key = {};
+	struct accel_end *own, *peer;
+	struct accel_pair *pair;
+	enum counter why;
+	struct flow *flow;
+	__u32 end;
+
+	connection_of_sk_msg_md(msg, &sent);
+	end = either(flow_key_of(&sent, &key.flow));
+	pair = bpf_map_lookup_elem(&accel_pairs, &key.flow);
+	if (!pair)
+		return SK_PASS;
+	own = end_of_pair(pair, end);
+	peer = end_of_pair(pair, other(end));
+	if (own->state == ACCEL_TCP)
+		return SK_PASS;
+	why = obstacle(msg, peer);
+	flow = why ? NULL : allowed_flow(&key.flow);
+	if (!why && !flow)
+		why = COUNTER_TCP_POLICY;
+	if (!why) {
+		key.netns = peer->netns;
+		key.end = other(end);
+		if (bpf_msg_redirect_hash(msg, &accel_sockets, &key, BPF_F_INGRESS) != SK_PASS)
+			why = COUNTER_TCP_ENDED;
+	}
+	if (why) {
+		leave(own, why);
+		return SK_PASS;
+	}
+	if (own->state != ACCEL_ACCELERATED)
+		own->state = ACCEL_ACCELERATED;
+	account(flow, end, msg->size);
+	return SK_PASS;
+}
+
+#endif

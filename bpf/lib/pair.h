@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* Which connections have both ends in local pods, and how a pair of sockets is made and forgotten. */
+#ifndef WEFT_LIB_PAIR_H
+#define WEFT_LIB_PAIR_H
+
+#include "address.h"
+#include "counter.h"
+#include "flow.h"
+#include "identity.h"
+#include "reader.h"
+
+#define ACCEL_AF_INET6 10
+
+static __always_inline bool is_enabled(void)
+{
+	__u32 zero = 0;
+	struct accel_settings *settings = bpf_map_lookup_elem(&accel_settings, &zero);
+
+	return settings && settings->enabled;
+}
+
+/*
+ * One word of a context. In assembly, as the verifier wants each load to have an offset of its own, and the compiler merges those of
+ * the two address families.
+ */
+#define CONTEXT_WORD(kind, field, offset)                                                                                          \
+	({                                                                                                                         \
+		__u32 word;                                                                                                        \
+		asm volatile("%0 = *(u32 *)(%1 + %2)" : "=r"(word) : "r"(ctx), "i"(offsetof(struct kind, field) + (offset)));      \
+		word;                                                                                                              \
+	})
+
+/* The connection as a packet from this socket would show it. */
+#define DEFINE_CONNECTION_OF(kind)                                                                                                 \
+	static __always_inline void connection_of_##kind(const struct kind *ctx, struct packet *sent)                              \
+	{                                                                                                                          \
+		sent->protocol = IPPROTO_TCP;                                                                                      \
+		sent->source_port = bpf_htons(ctx->local_port);                                                                    \
+		sent->destination_port = bpf_htons(bpf_ntohl(ctx->remote_port));                                                   \
+		if (ctx->family != ACCEL_AF_INET6) {                                                                               \
+			sent->source = v4_mapped(CONTEXT_WORD(kind, local_ip4, 0));                                                \
+			sent->destination = v4_mapped(CONTEXT_WORD(kind, remote_ip4, 0));                                          \
+			return;                                                                                                    \
+		}                                                                                                                  \
+		sent->source.word[0] = CONTEXT_WORD(kind, local_ip6, 0);                                                           \
+		sent->source.word[1] = CONTEXT_WORD(kind, local_ip6, 4);                                                           \
+		sent->source.word[2] = CONTEXT_WORD(kind, local_ip6, 8);                                                           \
+		sent->source.word[3] = CONTEXT_WORD(kind, local_ip6, 12);                                                          \
+		sent->destination.word[0] = CONTEXT_WORD(kind, remote_ip6, 0);                                                     \
+		sent->destination.word[1] = CONTEXT_WORD(kind, remote_ip6, 4);                                                     \
+		sent->destination.word[2] = CONTEXT_WORD(kind, remote_ip6, 8);                                                     \
+		sent->destination.word[3] = CONTEXT_WORD(kind, remote_ip6, 12);                                                    \
+	}
+DEFINE_CONNECTION_OF(bpf_sock_ops)
+DEFINE_CONNECTION_OF(sk_msg_md)
+
+static __always_inline struct accel_end *end_of_pair(struct accel_pair *pair, __u32 end)
+{
+	return end ? &pair->end_1 : &pair->end_0;
+}
+
+static __always_inline __u32 interface_of(const struct weft_addr *addr)
+{
+	struct identity *found = bpf_map_lookup_elem(&identities, addr);
+
+	return found ? found->interface : 0;
+}
+
+/*
+ * The pod behind an interface, unless its owner has opted out. An address alone proves nothing: whoever may make network namespaces
+ * can give any address to a socket there.
+ */
+static __always_inline struct accel_pod *willing_pod(__u32 interface)
+{
+	struct accel_pod *pod = interface ? bpf_map_lookup_elem(&accel_pods, &interface) : NULL;
+
+	return pod && !(pod->flags & ACCEL_POD_OFF) ? pod : NULL;
+}
+
+static __always_inline __u32 netns_of(const struct tcp_sock *tcp)
+{
+	return ((const struct sock *)tcp)->__sk_common.skc_net.net->ns.inum;
+}
+
+static __always_inline bool owns_address(const struct accel_pod *pod, const struct tcp_sock *tcp)
+{
+	return pod && pod->netns && pod->netns == netns_of(tcp);
+}
+
+/* Whether who accepts there is likely to poll: its listener does. */
+static __always_inline bool is_accepted_without_blocking(__u32 netns, __be16 port, __u16 family)
+{
+	struct accel_listener key = { .netns = netns, .port = bpf_ntohs(port), .family = family };
+	__u64 *found = bpf_map_lookup_elem(&accel_listeners, &key);
+	const struct sock *sk;
+
+	if (!found) {
+		/* Listening on [::] takes IPv4 as well. */
+		key.family = ACCEL_AF_INET6;
+		found = bpf_map_lookup_elem(&accel_listeners, &key);
+	}
+	if (!found)
+		return false;
+	sk = (const struct sock *)*found;
+	return BPF_CORE_READ(sk, __sk_common.skc_state) == ACCEL_LISTEN && BPF_CORE_READ(sk, __sk_common.skc_num) == key.port &&
+	       is_nonblocking(sk);
+}
+
+/* Puts the socket of this callback into its place of the pair. */
+static __always_inline bool enter(struct bpf_sock_ops *ctx, struct accel_key *key, struct accel_end *end, struct tcp_sock *tcp)
+{
+	end->sock = (__u64)tcp;
+	end->netns = key->netns;
+	/* What a closed connection between the same ports left there has another socket. */
+	return !bpf_sock_hash_update(ctx, &accel_sockets, key, BPF_ANY) &&
+	       !bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG);
+}
+
+static __always_inline bool is_of_unaccelerated_service(struct bpf_sock_ops *ctx)
+{
+	__u64 cookie = bpf_get_socket_cookie(ctx);
+	struct socket_service *socket = bpf_map_lookup_elem(&connections, &cookie);
+
+	return socket && socket->flags & SERVICE_UNACCELERATED;
+}
+
+/* TCP Fast Open: bytes that are still on their way with TCP would be overtaken. */
+static __always_inline bool has_written(const struct tcp_sock *tcp)
+{
+	return tcp->write_seq != tcp->snd_una;
+}
+
+/* The client's end comes first: its peer cannot be established before it has answered. */
+static __always_inline void client_established(struct bpf_sock_ops *ctx, struct tcp_sock *tcp)
+{
+	struct packet sent = {};
+	struct accel_key key = {};
+	struct accel_pair fresh = {}, *pair;
+	struct accel_pod *peer;
+	__u32 interface, own;
+
+	connection_of_bpf_sock_ops(ctx, &sent);
+	interface = interface_of(&sent.destination);
+	peer = willing_pod(interface);
+	if (!peer)
+		return;
+	own = interface_of(&sent.source);
+	if (own == interface || !owns_address(willing_pod(own), tcp))
+		return;
+	if (!accel_blocking && (!is_nonblocking((const struct sock *)tcp) ||
+	                        !is_accepted_without_blocking(peer->netns, sent.destination_port, ctx->family)))
+		return;
+	if (!is_plain_tcp((const struct sock *)tcp) || has_written(tcp) || is_of_unaccelerated_service(ctx))
+		return;
+	key.end = flow_key_of(&sent, &key.flow);
+	key.netns = netns_of(tcp);
+	if (bpf_map_update_elem(&accel_pairs, &key.flow, &fresh, BPF_ANY)) {
+		count(COUNTER_ACCEL_FULL);
+		return;
+	}
+	pair = bpf_map_lookup_elem(&accel_pairs, &key.flow);
+	if (!pair || enter(ctx, &key, end_of_pair(pair, key.end), tcp))
+		return;
+	count(COUNTER_ACCEL_FULL);
+	bpf_map_delete_elem(&accel_pairs, &key.flow);
+}
+
+static __always_inline void server_established(struct bpf_sock_ops *ctx, struct tcp_sock *tcp)
+{
+	struct packet sent = {};
+	struct accel_key key = {};
+	struct accel_pair *pair;
+
+	connection_of_bpf_sock_ops(ctx, &sent);
+	key.end = flow_key_of(&sent, &key.flow);
+	pair = bpf_map_lookup_elem(&accel_pairs, &key.flow);
+	if (!pair || !owns_address(willing_pod(interface_of(&sent.source)), tcp) || !is_plain_tcp((const struct sock *)tcp))
+		return;
+	key.netns = netns_of(tcp);
+	if (enter(ctx, &key, end_of_pair(pair, key.end), tcp))
+		count(COUNTER_ACCELERATED);
+	else
+		count(COUNTER_ACCEL_FULL);
+}
+
+static __always_inline void remember_listener(__u32 netns, __u16 port, __u16 family, const void *sk)
+{
+	struct accel_listener key = { .netns = netns, .port = port, .family = family };
+	__u64 sock = (__u64)sk;
+
+	bpf_map_update_elem(&accel_listeners, &key, &sock, BPF_ANY);
+}
+
+/* Only by the socket that it is about: a later connection between the same ports may have taken its place. */
+static __always_inline void closed(struct bpf_sock_ops *ctx, struct tcp_sock *tcp)
+{
+	struct packet sent = {};
+	struct flow_key key = {};
+	struct accel_pair *pair;
+	__u32 end;
+
+	connection_of_bpf_sock_ops(ctx, &sent);
+	end = flow_key_of(&sent, &key);
+	pair = bpf_map_lookup_elem(&accel_pairs, &key);
+	if (pair && end_of_pair(pair, end)->sock == (__u64)tcp)
+		bpf_map_delete_elem(&accel_pairs, &key);
+}
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * What can be seen of the other end's socket, from its address alone. It may be closed meanwhile, and its memory be another's: what is
+ * read here decides only between acceleration and TCP, and the kernel finds the socket to redirect to by its key.
+ *
+ * Redirected bytes are in a queue that recv(), read() and poll() know, but not all the rest of the kernel. A reader that may block gets
+ * no acceleration, as of recv() on such a socket the kernel breaks three promises (tcp_bpf_recvmsg(), seen up to 6.18): MSG_WAITALL ends
+ * early, a signal ends it with EAGAIN instead of EINTR or a restart, and so does an RST, or any other wake-up, instead of its own error.
+ */
+#ifndef WEFT_LIB_READER_H
+#define WEFT_LIB_READER_H
+
+#include "../include/weft.h"
+#include "../include/kernel.h"
+
+#define O_NONBLOCK 04000 /* all architectures that Linux has BPF compilers for, but alpha, mips, parisc and sparc */
+
+/* enum of include/net/tcp_states.h */
+#define ACCEL_LISTEN 10
+
+/* Flags in `sk_user_data` (include/net/sock.h): the kernel's addresses are multiples of eight. */
+#define USER_DATA_FLAGS 7UL
+#define USER_DATA_PSOCK 4UL
+
+static __always_inline bool is_nonblocking(const struct sock *sk)
+{
+	struct file *file = BPF_CORE_READ(sk, sk_socket, file);
+
+	return file && (BPF_CORE_READ(file, f_flags) & O_NONBLOCK);
+}
+
+/* Whether its owner polls. Of one that nobody has accepted yet that cannot be told: its listener was asked. */
+static __always_inline bool reads_as_it_comes(const struct sock *sk)
+{
+	struct socket *socket;
+	struct file *file;
+
+	/* An application that asks for many bytes at once would be woken by fewer. */
+	if (BPF_CORE_READ(sk, sk_rcvlowat) > 1)
+		return false;
+	if (accel_blocking)
+		return true;
+	socket = BPF_CORE_READ(sk, sk_socket);
+	if (!socket)
+		return true;
+	file = BPF_CORE_READ(socket, file);
+	return file && (BPF_CORE_READ(file, f_flags) & O_NONBLOCK);
+}
+
+/* Bytes that were redirected to it and are not read; all ones if that is not known. */
+static __always_inline __u64 unread_bytes(const struct sock *sk)
+{
+	unsigned long data = (unsigned long)BPF_CORE_READ(sk, sk_user_data);
+	const struct sk_psock *psock = (const struct sk_psock *)(data & ~USER_DATA_FLAGS);
+
+	if (!bpf_core_field_exists(psock->msg_tot_len) || !(data & USER_DATA_PSOCK))
+		return ~0ULL;
+	return BPF_CORE_READ(psock, msg_tot_len);
+}
+
+/* Past this point the kernel may refuse memory, and send() would fail where TCP waits. */
+static __always_inline bool is_short_of_memory(const struct sock *sk)
+{
+	unsigned long *pressure = BPF_CORE_READ(sk, __sk_common.skc_prot, memory_pressure);
+	unsigned long since = 0;
+
+	return !pressure || bpf_probe_read_kernel(&since, sizeof(since), pressure) || since;
+}
+
+/* TLS in the kernel puts its own meaning on what is sent and received, and MPTCP its own order. */
+static __always_inline bool is_plain_tcp(const struct sock *sk)
+{
+	const struct tcp_sock *tcp = (const struct tcp_sock *)sk;
+
+	if (bpf_core_field_exists(tcp->is_mptcp) && BPF_CORE_READ(tcp, is_mptcp))
+		return false;
+	return !BPF_CORE_READ((const struct inet_connection_sock *)sk, icsk_ulp_ops);
+}
+
+#endif

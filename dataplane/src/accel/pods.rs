@@ -1,0 +1,236 @@
+//! Keeps `accel_pods`: in which network namespace each local pod's sockets are.
+//!
+//! An address alone does not say whose socket it is, as whoever may make network namespaces gives addresses there as he likes.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::bpf::{ListenerIterator, Record, types};
+use crate::interfaces::snapshot::{self, Kernel};
+use crate::interfaces::{InterfaceIndex, InterfacesReceiver, LocalInterfaces, WantedReceiver};
+use crate::netns::{self, PeerNamespaces};
+use crate::tables::{Table, TableError};
+
+/// A namespace that was not found may be later: runtimes name a pod before they have wired it up.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Key of `accel_pods`: the host side of a pod's interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodInterface(pub InterfaceIndex);
+
+/// Value of `accel_pods`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcceleratedPod {
+    /// Inode number of its network namespace.
+    pub netns: u32,
+    /// Its owner wants no acceleration.
+    pub off: bool,
+}
+
+impl Record for PodInterface {
+    type Raw = u32;
+
+    fn to_raw(&self) -> u32 {
+        self.0.get()
+    }
+
+    fn from_raw(raw: u32) -> Option<Self> {
+        snapshot::index(raw).map(Self)
+    }
+}
+
+impl Record for AcceleratedPod {
+    type Raw = types::accel_pod;
+
+    fn to_raw(&self) -> types::accel_pod {
+        types::accel_pod {
+            netns: self.netns,
+            flags: if self.off { OFF } else { 0 },
+        }
+    }
+
+    fn from_raw(raw: types::accel_pod) -> Option<Self> {
+        Some(Self {
+            netns: raw.netns,
+            off: raw.flags & OFF != 0,
+        })
+    }
+}
+
+const OFF: u32 = types::accel_pod_flags::ACCEL_POD_OFF.0;
+
+/// The task that fills the table.
+pub struct Pods {
+    table: Box<dyn Table<PodInterface, AcceleratedPod>>,
+    listeners: ListenerIterator,
+    kernel: Kernel,
+    namespaces: PeerNamespaces,
+    known: BTreeMap<PodInterface, AcceleratedPod>,
+    /// Namespaces whose listeners have been looked for.
+    searched: BTreeSet<u64>,
+}
+
+impl Pods {
+    /// For the network namespace of the caller. Takes over what an earlier agent has written.
+    ///
+    /// # Errors
+    /// When a netlink socket is refused, or the table cannot be read.
+    pub fn new(
+        table: Box<dyn Table<PodInterface, AcceleratedPod>>,
+        listeners: ListenerIterator,
+    ) -> io::Result<Self> {
+        let known = table.entries().map_err(io::Error::other)?;
+        Ok(Self {
+            table,
+            listeners,
+            kernel: Kernel::open()?,
+            namespaces: PeerNamespaces::new()?,
+            known: known.into_iter().collect(),
+            searched: BTreeSet::new(),
+        })
+    }
+
+    /// Follows the interfaces until `drain` is cancelled; what is written stays.
+    ///
+    /// # Errors
+    /// When a look panicked.
+    pub async fn run(
+        mut self,
+        mut interfaces: InterfacesReceiver,
+        mut wanted: WantedReceiver,
+        drain: CancellationToken,
+    ) -> io::Result<()> {
+        loop {
+            let local = interfaces.borrow_and_update().clone();
+            let off = wanted.borrow_and_update().unaccelerated.clone();
+            let look = tokio::task::spawn_blocking(move || {
+                let complete = self.look(&local, &off);
+                (self, complete)
+            });
+            let complete;
+            (self, complete) = look.await.map_err(io::Error::other)?;
+            let again = async {
+                if complete {
+                    std::future::pending::<()>().await;
+                }
+                tokio::time::sleep(AGAIN).await;
+            };
+            tokio::select! {
+                () = drain.cancelled() => return Ok(()),
+                () = again => {}
+                changed = interfaces.changed() => if changed.is_err() {
+                    // The search has ended, and with it the agent.
+                    drain.cancelled().await;
+                    return Ok(());
+                },
+                changed = wanted.changed() => if changed.is_err() {
+                    // The engine has, likewise.
+                    drain.cancelled().await;
+                    return Ok(());
+                },
+            }
+        }
+    }
+
+    /// Writes what is found; false if some pod's namespace was not, or the table did not take it.
+    fn look(&mut self, local: &LocalInterfaces, off: &BTreeSet<IpAddr>) -> bool {
+        match self.try_look(local, off) {
+            Ok(complete) => complete,
+            Err(e) => {
+                tracing::warn!("pods are not accelerated for now: {e}");
+                false
+            }
+        }
+    }
+
+    fn try_look(&mut self, local: &LocalInterfaces, off: &BTreeSet<IpAddr>) -> io::Result<bool> {
+        let wanted: BTreeSet<PodInterface> =
+            local.pods.values().copied().map(PodInterface).collect();
+        let opted_out: BTreeSet<PodInterface> = local
+            .pods
+            .iter()
+            .filter(|(address, _)| off.contains(address))
+            .map(|(_, interface)| PodInterface(*interface))
+            .collect();
+        let interfaces = self.kernel.interfaces()?;
+        let peers: BTreeMap<PodInterface, i32> = wanted
+            .iter()
+            .filter_map(|pod| Some((*pod, interfaces.get(&pod.0)?.peer_netns?)))
+            .collect();
+        let ids: HashSet<i32> = peers.values().copied().collect();
+        let open = self.namespaces.open(&ids);
+        let mut found = BTreeMap::new();
+        for (pod, id) in peers {
+            if let Some(file) = open.get(&id)
+                && let Ok(netns) = u32::try_from(file.metadata()?.ino())
+            {
+                let off = opted_out.contains(&pod);
+                found.insert(pod, AcceleratedPod { netns, off });
+            }
+        }
+        // Before the first complete search, a pod that is missing may only not have been looked for.
+        if local.settled {
+            self.forget(&wanted).map_err(io::Error::other)?;
+        }
+        let fresh: Vec<_> = found
+            .iter()
+            .filter(|(pod, value)| self.known.get(pod) != Some(value))
+            .map(|(pod, value)| (*pod, *value))
+            .collect();
+        self.table.write(&fresh).map_err(io::Error::other)?;
+        self.known.extend(fresh);
+        self.find_listeners(&found, open.values())?;
+        Ok(found.len() == wanted.len())
+    }
+
+    fn forget(&mut self, wanted: &BTreeSet<PodInterface>) -> Result<(), TableError> {
+        let gone: Vec<PodInterface> = self
+            .known
+            .keys()
+            .filter(|pod| !wanted.contains(pod))
+            .copied()
+            .collect();
+        self.table.delete(&gone)?;
+        self.known.retain(|pod, _| wanted.contains(pod));
+        Ok(())
+    }
+
+    /// Those that listened before the kernel's programs were there.
+    fn find_listeners<'a>(
+        &mut self,
+        found: &BTreeMap<PodInterface, AcceleratedPod>,
+        namespaces: impl Iterator<Item = &'a File>,
+    ) -> io::Result<()> {
+        let listeners = &self.listeners;
+        for namespace in namespaces {
+            let inode = namespace.metadata()?.ino();
+            if !self.searched.contains(&inode) {
+                netns::within(namespace, || listeners.run())?;
+                self.searched.insert(inode);
+            }
+        }
+        let inodes: BTreeSet<u64> = found.values().map(|pod| pod.netns.into()).collect();
+        self.searched.retain(|inode| inodes.contains(inode));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_gets_what_was_meant() {
+        for off in [false, true] {
+            let pod = AcceleratedPod { netns: 7, off };
+            assert_eq!(AcceleratedPod::from_raw(pod.to_raw()), Some(pod));
+        }
+        assert_eq!(PodInterface::from_raw(0), None);
+    }
+}

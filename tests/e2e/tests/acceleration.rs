@@ -1,0 +1,95 @@
+//! Same-node acceleration: applications see nothing else than TCP.
+
+use anyhow::ensure;
+use weft_e2e::Result;
+use weft_e2e::accel::Pair;
+
+/// Scenarios in which bytes are accelerated, and neither end may notice. See `peers/accel.py`.
+const SCENARIOS: [&str; 23] = [
+    "ping",
+    "hello",
+    "both",
+    "both-small",
+    "half",
+    "half-back",
+    "late-reader",
+    "broken-pipe",
+    "reset",
+    "killed",
+    "peek",
+    "fionread",
+    "lowat",
+    "epoll",
+    "epoll-edge",
+    "iovecs",
+    "writev",
+    "cork",
+    "sendfile",
+    "splice",
+    "outq",
+    "fork",
+    "passed",
+];
+/// Scenarios of sockets that block.
+const BLOCKING: [&str; 3] = ["waitall", "signals", "timeout"];
+
+#[test]
+fn applications_see_nothing_but_tcp() -> Result {
+    let mut pair = Pair::start(&[])?;
+    pair.wait_accelerated()?;
+    for scenario in SCENARIOS {
+        let before = pair.count("accelerated_bytes")?;
+        let begin = std::time::Instant::now();
+        pair.run(scenario)?;
+        let after = pair.count("accelerated_bytes")?;
+        eprintln!(
+            "{scenario}: {} bytes in {:?}",
+            after - before,
+            begin.elapsed()
+        );
+        ensure!(after > before, "{scenario}: nothing was accelerated");
+    }
+    Ok(())
+}
+
+#[test]
+fn sockets_that_block_are_left_to_tcp() -> Result {
+    let mut pair = Pair::start(&[])?;
+    pair.wait_accelerated()?;
+    let before = pair.count("accelerated_pairs")?;
+    for scenario in BLOCKING {
+        pair.run(scenario)?;
+    }
+    let after = pair.count("accelerated_pairs")?;
+    ensure!(
+        after == before,
+        "{} pairs of blocking sockets",
+        after - before
+    );
+    Ok(())
+}
+
+#[test]
+fn a_reader_that_sleeps_holds_its_writer_back() -> Result {
+    let mut pair = Pair::start(&[])?;
+    pair.wait_accelerated()?;
+    let bounds = pair.count("acceleration_bound")?;
+    pair.run("sleeper")?;
+    ensure!(
+        pair.count("acceleration_bound")? > bounds,
+        "the bound was not met"
+    );
+    Ok(())
+}
+
+/// What sockmap redirection does by itself: see docs/acceleration.md.
+#[test]
+fn without_the_bound_the_queue_grows() -> Result {
+    let mut pair = Pair::start(&["--acceleration-bound", "4294967295"])?;
+    pair.wait_accelerated()?;
+    let error = pair.run("sleeper").err().map(|e| e.to_string());
+    let error = error.unwrap_or_default();
+    ensure!(error.contains("were taken though nobody read"), "{error}");
+    eprintln!("{error}");
+    Ok(())
+}
