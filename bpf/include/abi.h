@@ -39,6 +39,7 @@ enum service_flags {
 	SERVICE_LIMITED = 4, /* max_connections or connections_per_second */
 	SERVICE_OUTLIER = 8, /* consecutive_failures */
 	SERVICE_RTT = 16,    /* chooses by round-trip time: measure it */
+	SERVICE_LAYER7 = 32, /* pods reach it through the node's Envoy */
 };
 
 struct service {
@@ -207,5 +208,6 @@ _Static_assert(sizeof(struct id_allocator) == 8, "ABI");
 #include "abi/conntrack.h"
 #include "abi/event.h"
 #include "abi/limits.h"
+#include "abi/proxy.h"
 
 #endif

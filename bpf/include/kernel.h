@@ -44,6 +44,7 @@ struct inet_connection_sock {
 
 struct tcp_sock {
 	__u8 bpf_sock_ops_cb_flags;
+	__u32 write_seq; /* before connect() sends its SYN: that one's sequence number */
 };
 
 struct udp_sock;

@@ -106,5 +106,6 @@ struct {
 
 #include "maps/policy.h"
 #include "maps/limits.h"
+#include "maps/proxy.h"
 
 #endif

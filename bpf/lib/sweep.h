@@ -114,12 +114,20 @@ static __always_inline bool judge_side(const struct flow_key *key, struct flow *
 
 	if (!flow->epoch[side] || flow->epoch[side] == sweeping->epoch || flow->state >= FLOW_CLOSED)
 		return true;
+	/* Judged where Envoy goes on. */
+	if (flow->proxy == PROXY_DOWNSTREAM)
+		return true;
 	copy = *key;
 	switch (judge_idle(&copy, flow, side, &rule)) {
 	case REASON_NONE:
 		flow->epoch[side] = sweeping->epoch;
 		return true;
 	case REASON_BACKEND_GONE:
+		/* Envoy must not use it for whoever has the address next. */
+		if (is_upstream(flow->proxy) && is_open(flow)) {
+			expire(key, flow, REASON_BACKEND_GONE, sweeping);
+			return false;
+		}
 		tell_close(&copy, flow, REASON_BACKEND_GONE);
 		bpf_map_delete_elem(&ct, &copy);
 		sweeping->told.expired++;

@@ -105,6 +105,11 @@ static __always_inline enum reason tcp_answer(struct passage *passage, struct fl
 		count_packet(pending, passage);
 		if (flow)
 			tell_close(&passage->key, flow, REASON_RST);
+		/* Envoy's packets to another node pass no pod's interface: its part of the handshake is not seen. */
+		if (is_upstream(pending->proxy) && pod_end(passage) == opener) {
+			pending->state = FLOW_ESTABLISHED;
+			tell_open(&passage->key, pending);
+		}
 		return promote(passage, pending);
 	}
 	if (!flow || opener_of(flow) != opener || flow->state >= FLOW_CLOSED || !acknowledges_syn(flow, packet->acknowledged))
@@ -276,11 +281,15 @@ VERIFIED_ONCE int tcp(struct passage *passage)
 	default:
 		return REASON_TCP_FLAGS;
 	}
-	if (flow)
+	if (flow) {
+		passage->proxy = flow->proxy;
 		return tcp_continue(passage, flow);
+	}
 	pending = find_flow(&ct_pending, passage);
-	if (pending && !is_of_another_pod(pending, passage))
+	if (pending && !is_of_another_pod(pending, passage)) {
+		passage->proxy = pending->proxy;
 		return tcp_half_open(passage, pending);
+	}
 	return tcp_pick_up(passage);
 }
 

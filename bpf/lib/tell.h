@@ -51,6 +51,7 @@ VERIFIED_ONCE int tell_flow(const struct flow_key *key, const struct flow *flow,
 	event->direction = side ? DIRECTION_INGRESS : DIRECTION_EGRESS;
 	event->verdict = telling->verdict;
 	event->reason = telling->reason;
+	event->proxy = flow->proxy;
 	submit_event(event);
 	return 0;
 }
@@ -86,6 +87,7 @@ VERIFIED_ONCE int tell_packet(const struct passage *passage, const struct tellin
 	event->verdict = telling->verdict;
 	event->reason = telling->reason;
 	event->tcp_flags = packet->tcp_flags;
+	event->proxy = passage->proxy;
 	submit_event(event);
 	return 0;
 }

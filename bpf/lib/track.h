@@ -13,6 +13,10 @@ VERIFIED_ONCE int ask(struct passage *passage, __u32 opener)
 
 	if (!passage)
 		return REASON_MALFORMED;
+	if (passage->proxy == PROXY_DOWNSTREAM) {
+		answer(&passage->rule, VERDICT_ALLOW, REASON_PROXY);
+		return REASON_NONE;
+	}
 	question.interface = passage->interface;
 	question.egress = !side_of(passage, opener);
 	question.peer = passage->peer.identity;
@@ -98,6 +102,7 @@ VERIFIED_ONCE int judge_tracked(struct passage *passage)
 	flow = find_flow(&ct, passage);
 	if (!flow)
 		return REASON_POLICY_CHANGING;
+	passage->proxy = flow->proxy;
 	if (is_judged(flow, passage))
 		return REASON_NONE;
 	reason = ask(passage, opener_of(flow));
@@ -124,6 +129,7 @@ VERIFIED_ONCE int judge_pending(struct passage *passage)
 	flow = find_flow(&ct_pending, passage);
 	if (!flow)
 		return REASON_POLICY_CHANGING;
+	passage->proxy = flow->proxy;
 	if (is_judged(flow, passage))
 		return REASON_NONE;
 	reason = ask(passage, opener_of(flow));
@@ -159,6 +165,7 @@ VERIFIED_ONCE int begin(struct passage *passage, __u32 flags)
 	fresh.first_ns = passage->now;
 	fresh.flags = flags | (sender ? FLOW_FROM_END_1 : 0);
 	fresh.isn = packet->sequence;
+	fresh.proxy = passage->proxy;
 
 	if (!put_flow(&ct_pending, passage, &fresh))
 		return is_full();

@@ -7,6 +7,7 @@
 
 #include "datagram.h"
 #include "identity.h"
+#include "proxy.h"
 #include "related.h"
 #include "tcp.h"
 
@@ -54,6 +55,7 @@ static __always_inline enum acquaintance meet(struct passage *passage)
 		return FLOW_UNKNOWN;
 	pod = pod_end(passage);
 	side = side_of(passage, opener_of(flow));
+	passage->proxy = flow->proxy;
 	passage->epoch = policy_epoch();
 	if (!passage->epoch || flow->epoch[side] != passage->epoch || flow->interface[pod] != passage->interface)
 		return FLOW_UNKNOWN;
@@ -124,7 +126,10 @@ static __always_inline enum reason judge_packet(struct __sk_buff *skb, struct pa
 		return judge_error(skb, passage);
 	if (packet->fragment == FRAGMENT_LATER)
 		return judge_later_fragment(passage);
-	return packet->protocol == IPPROTO_TCP ? tcp(passage) : datagram(passage);
+	if (packet->protocol != IPPROTO_TCP)
+		return datagram(passage);
+	passage->proxy = new_flow_proxy(passage);
+	return tcp(passage);
 }
 
 static __always_inline int refuse(const struct passage *passage, enum reason reason)
@@ -138,7 +143,26 @@ static __always_inline int refuse(const struct passage *passage, enum reason rea
 	return POD_DROP;
 }
 
-static __always_inline int pass(const struct passage *passage)
+/* A packet of a flow that goes through Envoy, and that policy lets through. */
+VERIFIED_ONCE int steer(struct __sk_buff *skb, const struct passage *passage)
+{
+	bool is_downstream, is_envoys_end;
+	enum reason reason;
+
+	if (!passage)
+		return POD_DROP;
+	is_downstream = passage->proxy == PROXY_DOWNSTREAM;
+	is_envoys_end = (passage->proxy & 1) == pod_end(passage);
+	if (!passage->from_pod)
+		return is_downstream || !is_envoys_end ? POD_PASS : turn_back(skb);
+	/* The pod speaks in the place of Envoy, which speaks in its name. */
+	if (!is_downstream && is_envoys_end)
+		return refuse(passage, REASON_SPOOFED);
+	reason = to_proxy(skb, passage);
+	return reason ? refuse(passage, reason) : POD_PASS;
+}
+
+static __always_inline int pass(struct __sk_buff *skb, const struct passage *passage)
 {
 	struct telling telling = { .type = EVENT_AUDITED, .verdict = VERDICT_ALLOW, .reason = passage->rule.reason };
 
@@ -146,7 +170,7 @@ static __always_inline int pass(const struct passage *passage)
 		tell_packet(passage, &telling);
 	if (passage->packet.fragment == FRAGMENT_FIRST)
 		remember_fragment(&passage->packet);
-	return POD_PASS;
+	return passage->proxy ? steer(skb, passage) : POD_PASS;
 }
 
 static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
@@ -155,6 +179,8 @@ static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
 	enum reason reason = parse(skb, &passage.packet);
 	enum acquaintance known;
 
+	if (from_pod && skb->mark == MARK_TO_PROXY)
+		return come_back(skb);
 	if (reason)
 		return refuse(&passage, reason);
 	if (passage.packet.kind == PACKET_LINK)
@@ -167,10 +193,10 @@ static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
 	passage.sender = flow_key_of(&passage.packet, &passage.key);
 	known = meet(&passage);
 	if (known == FLOW_PASSES)
-		return POD_PASS;
+		return passage.proxy ? steer(skb, &passage) : POD_PASS;
 	passage.now = bpf_ktime_get_ns();
 	reason = known == FLOW_JUDGED ? tcp(&passage) : judge_packet(skb, &passage);
-	return reason ? refuse(&passage, reason) : pass(&passage);
+	return reason ? refuse(&passage, reason) : pass(skb, &passage);
 }
 
 #endif

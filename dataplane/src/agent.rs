@@ -22,6 +22,7 @@ use crate::http::{self, BindError, MetricsAddress};
 use crate::interfaces::{Interfaces, InterfacesReceiver};
 use crate::limits;
 use crate::metrics::Metrics;
+use crate::proxy::{self, ProxyConfig, Relay, Routing};
 use crate::tables::TableError;
 use crate::tables::policy::Verdict;
 use crate::xds::{Client, ClientConfig, Connect, InProcess, SharedStatus, TcpConnect};
@@ -69,6 +70,8 @@ pub struct AgentConfig {
     pub flow_history: NonZeroUsize,
     /// What becomes of connections about which no policy says anything.
     pub default_policy: Verdict,
+    /// The node's Envoy, if it has one.
+    pub proxy: Option<ProxyConfig>,
 }
 
 /// Default of [`AgentConfig::flow_history`]: about 10 MB.
@@ -92,6 +95,7 @@ impl AgentConfig {
             drain_timeout: Duration::from_secs(600),
             flow_history: FLOW_HISTORY,
             default_policy: Verdict::Allow,
+            proxy: None,
         }
     }
 }
@@ -105,6 +109,9 @@ pub enum AgentError {
     /// Loading or attaching.
     #[error(transparent)]
     Kernel(#[from] BpfError),
+    /// The rule that delivers packets to Envoy.
+    #[error("packets cannot be delivered to Envoy: {0}")]
+    Routing(std::io::Error),
     /// The search for local pods' interfaces.
     #[error("local interfaces cannot be watched: {0}")]
     Interfaces(std::io::Error),
@@ -177,6 +184,12 @@ pub async fn run_on(
     let programs = datapath.attach()?;
     report(&programs, &datapath.warnings());
     facts.update(|f| f.programs = programs);
+
+    let switch = datapath.proxy_switch()?;
+    let routing = match &config.proxy {
+        Some(_) => Some(Routing::make().map_err(AgentError::Routing)?),
+        None => None,
+    };
 
     let search = Interfaces::new(engine.wanted_pods(), datapath.pod_programs()?);
     let (search, outlook) = search.map_err(AgentError::Interfaces)?;
@@ -265,6 +278,22 @@ pub async fn run_on(
             served.map_err(|e| e.to_string())
         });
     }
+    let token = drain.clone();
+    match config.proxy {
+        Some(ProxyConfig {
+            ready,
+            control: socket,
+        }) => {
+            let relay = Relay::new(config.control.connect());
+            tasks.spawn(
+                "hand-over to Envoy",
+                proxy::follow(ready, switch, routing, token.clone()),
+            );
+            tasks.spawn("Envoy's control plane", relay.serve(socket, token));
+        }
+        // An earlier agent may have had one.
+        None => tasks.spawn("hand-over to Envoy", proxy::without(switch, token)),
+    }
     tasks.spawn("health of backends", limits::tend(tender, drain.clone()));
     let token = drain.clone();
     tasks.spawn("retirement of earlier versions", async {
@@ -277,6 +306,7 @@ fn open_engine(config: &AgentConfig, datapath: &mut dyn Datapath) -> Result<Engi
     let mut engine = EngineConfig::new(&config.node);
     engine.drain_timeout = config.drain_timeout;
     engine.default_policy = config.default_policy;
+    engine.has_proxy = config.proxy.is_some();
     Ok(Engine::new(
         datapath.tables()?,
         datapath.policy_tables()?,

@@ -19,5 +19,6 @@ pub mod metrics;
 mod netlink;
 mod netns;
 pub mod policy;
+pub mod proxy;
 pub mod tables;
 pub mod xds;

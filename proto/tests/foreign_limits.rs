@@ -31,6 +31,7 @@ fn cluster() -> Cluster {
         connect_timeout: None,
         max_connections: None,
         outlier: None,
+        http: false,
     })
 }
 

@@ -53,6 +53,7 @@ fn cluster() -> PbCluster {
         connect_timeout: None,
         max_connections: None,
         outlier: None,
+        http: false,
     })
 }
 

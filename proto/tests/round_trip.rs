@@ -108,6 +108,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
         option::of(duration()),
         option::of(1u32..u32::MAX),
         option::of(outlier()),
+        any::<bool>(),
     )
         .prop_map(
             |(
@@ -119,6 +120,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
                 connect_timeout,
                 max_connections,
                 outlier,
+                http,
             )| Cluster {
                 name,
                 endpoints,
@@ -128,6 +130,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
                 connect_timeout,
                 max_connections,
                 outlier,
+                http,
             },
         )
 }

@@ -1,5 +1,6 @@
 //! Options of the node agent, in `weft agent` and in `weft up`.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -65,8 +66,8 @@ pub(crate) struct AgentArgs {
     #[arg(long, env = "WEFT_FLOW_HISTORY", value_name = "FLOWS", default_value_t = FLOW_HISTORY)]
     pub(crate) flow_history: NonZeroUsize,
 
-    /// Envoy for layer 7: a path, "none", or "auto" for `envoy` on PATH, then the one that setup installed. This
-    /// version hands nothing to it yet
+    /// Envoy for layer 7: a path, "none", or "auto" for `envoy` on PATH, then the one that setup installed. The
+    /// agent starts it, and starts it again when it ends
     #[arg(long, env = "WEFT_ENVOY", value_name = "PATH", default_value = "auto")]
     pub(crate) envoy: EnvoyChoice,
 
@@ -91,6 +92,22 @@ pub(crate) struct AgentArgs {
     /// OTLP collector for traces and metrics. Not in this version: refused
     #[arg(long, env = "WEFT_OTLP", value_name = "URL")]
     pub(crate) otlp: Option<String>,
+}
+
+/// What the agent gives to the process that becomes Envoy.
+#[derive(Debug, Args)]
+pub(crate) struct EnvoyProcessArgs {
+    /// Process that this one is to end with
+    #[arg(long)]
+    pub(crate) parent: i32,
+
+    /// cgroup v2 folder to join; made if it is not there
+    #[arg(long = "own-cgroup")]
+    pub(crate) cgroup: PathBuf,
+
+    /// Envoy and its own words
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Default of `--bpffs`.

@@ -4,8 +4,9 @@ use anyhow::{Context, Result};
 use tokio_util::sync::CancellationToken;
 use weft_dataplane::agent::{self, AgentConfig, ControlTarget};
 use weft_dataplane::doctor;
-use weft_l7_proxy::EnvoyChoice;
+use weft_dataplane::proxy::ProxyConfig;
 
+use super::envoy;
 use crate::args::{AgentArgs, RemoteAgentArgs};
 use crate::signals;
 
@@ -32,13 +33,14 @@ pub(super) async fn start(
     control: ControlTarget,
     drain: CancellationToken,
 ) -> Result<()> {
-    if let EnvoyChoice::Path(path) = &args.envoy {
-        tracing::warn!(
-            "layer 7 is not in this version: {} is not started",
-            path.display()
-        );
+    let mut config = config(args, control)?;
+    let supervisor = envoy::supervisor(args, &config).await?;
+    if let Some(supervisor) = &supervisor {
+        config.proxy = Some(ProxyConfig {
+            ready: supervisor.ready(),
+            control: supervisor.control(),
+        });
     }
-    let config = config(args, control)?;
     tracing::info!(
         "agent of node {} loads its programs; cgroup {}, pins {}, run directory {}",
         config.node,
@@ -46,7 +48,19 @@ pub(super) async fn start(
         config.bpffs.display(),
         config.run_dir.display()
     );
-    agent::run(config, drain).await?;
+    let Some(supervisor) = supervisor else {
+        agent::run(config, drain).await?;
+        return Ok(());
+    };
+    let cgroup = config.cgroup.clone();
+    // Envoy ends with the agent, also if that cannot start.
+    let leave = drain.child_token();
+    let running = tokio::spawn(supervisor.run(leave.clone()));
+    let ran = agent::run(config, drain).await;
+    leave.cancel();
+    running.await.context("the task that runs Envoy")?;
+    envoy::remove_cgroup(&cgroup);
+    ran?;
     Ok(())
 }
 
@@ -69,5 +83,6 @@ fn config(args: &AgentArgs, control: ControlTarget) -> Result<AgentConfig> {
         drain_timeout: args.drain_timeout,
         flow_history: args.flow_history,
         default_policy: args.default_policy.into(),
+        proxy: None,
     })
 }

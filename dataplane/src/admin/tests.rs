@@ -94,6 +94,7 @@ async fn set(engine: &EngineHandle, resource: Resource) {
     let mut update = Update::new(resource.resource_type());
     let name = resource.name();
     let resource = NodeResource::new(resource, &mut LocalityPool::default());
+    let resource = resource.expect("one for agents");
     update.upserts.push((name, resource));
     engine.apply(update).await.expect("the engine runs");
 }
@@ -173,6 +174,7 @@ async fn fill(engine: &EngineHandle) {
             connect_timeout: None,
             max_connections: None,
             outlier: None,
+            http: false,
         }),
     )
     .await;

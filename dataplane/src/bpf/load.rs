@@ -9,7 +9,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, OpenMapMut, OpenObject};
 
 use super::skel::{WeftSkel, WeftSkelBuilder};
-use super::{BpfError, PinDir, clock};
+use super::{BpfError, PinDir, abi, clock};
 
 /// Sizes that differ from those in `bpf/include/maps.h`: map name to entries.
 pub type MapSizes = BTreeMap<String, u32>;
@@ -44,6 +44,7 @@ pub fn load(pins: &PinDir, sizes: &MapSizes) -> Result<Loaded, BpfError> {
         settings.backend_capacity = backends;
         settings.tick_hz = clock::ticks_per_second();
         settings.node_netns = own_netns();
+        settings.node_cookie = abi::netns_cookie().unwrap_or(0);
     }
     let skel = open.load().map_err(failed("loading the BPF programs"))?;
     Ok(Loaded {

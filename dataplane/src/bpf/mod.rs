@@ -28,6 +28,9 @@ pub use cleanup::{CleanupError, CleanupReport, cleanup};
 pub use conntrack::ConntrackMaps;
 pub use counters::Counters;
 pub use events::Events;
+/// `MARK_TO_PROXY` of bpf/include/abi/proxy.h: a macro, which the skeleton has not.
+pub(crate) const MARK_TO_PROXY: u32 = 0x5eed_0000;
+
 pub use load::{Loaded, MapSizes, load, trial_load};
 pub use open::{open_policy_tables, open_tables};
 pub use pin::{PinDir, PinError};

@@ -35,6 +35,8 @@ pub(super) struct Plan {
     pub(super) policy: LbPolicy,
     pub(super) affinity_seconds: u32,
     pub(super) settings: ServiceSettings,
+    /// Pods reach it through Envoy.
+    pub(super) layer7: bool,
     /// Round robin without a position yet.
     pub(super) needs_cursor: bool,
     /// How many of `fresh` stand in `loads` and in `backends` as far as usage is counted.
@@ -65,6 +67,7 @@ struct Desired<'a> {
     policy: LbPolicy,
     affinity_seconds: u32,
     settings: ServiceSettings,
+    layer7: bool,
     /// The endpoints resource is there: what it does not list was taken out of it.
     exists: bool,
 }
@@ -81,6 +84,7 @@ impl Engine {
                     affinity_seconds: cluster.affinity.map_or(0, whole_seconds),
                     settings: settings(cluster, self.resources.listeners_of(name), selected.len()),
                     selected,
+                    layer7: self.resources.is_layer7(name),
                     exists: true,
                 }
             }
@@ -93,6 +97,7 @@ impl Engine {
                 policy: LbPolicy::Random,
                 affinity_seconds: 0,
                 settings: ServiceSettings::default(),
+                layer7: self.resources.is_layer7(name),
                 exists: false,
             },
         };
@@ -113,6 +118,7 @@ impl Engine {
         plan.policy = desired.policy;
         plan.affinity_seconds = desired.affinity_seconds;
         plan.settings = desired.settings;
+        plan.layer7 = desired.layer7;
         plan.needs_cursor = desired.policy == LbPolicy::RoundRobin && !service.has_cursor;
         plan.leaving = leaving;
         plan.layout = layout(service, desired.policy, &merge.members, |generation| {
@@ -167,6 +173,7 @@ impl<'a> Merge<'a> {
                 policy: LbPolicy::Random,
                 affinity_seconds: 0,
                 settings: ServiceSettings::default(),
+                layer7: false,
                 needs_cursor: false,
                 counted: Counted::default(),
                 failed: None,

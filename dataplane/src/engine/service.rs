@@ -42,6 +42,8 @@ pub(super) struct Service {
     pub(super) policy: LbPolicy,
     pub(super) affinity_seconds: u32,
     pub(super) settings: ServiceSettings,
+    /// Pods reach it through Envoy.
+    pub(super) layer7: bool,
     /// Sorted by address.
     pub(super) backends: Vec<Backend>,
     /// Has an entry in `cursors`.
@@ -61,6 +63,7 @@ impl Service {
             policy: LbPolicy::Random,
             affinity_seconds: 0,
             settings: ServiceSettings::default(),
+            layer7: false,
             backends: Vec::new(),
             has_cursor: false,
             retired_total: 0,
@@ -112,7 +115,7 @@ impl Service {
             policy: self.policy,
             affinity_seconds: self.affinity_seconds,
             near: self.backends.first().map_or(BackendId(0), |b| b.id),
-            flags: self.settings.flags(self.policy),
+            flags: self.settings.flags(self.policy, self.layer7),
         }
     }
 }

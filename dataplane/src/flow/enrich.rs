@@ -113,6 +113,7 @@ pub(super) const fn verdict(kind: EventKind) -> &'static str {
 const fn path(event: &Event) -> &'static str {
     match event.kind {
         EventKind::Ejected | EventKind::Returned => "",
+        _ if event.proxied => "envoy",
         _ => "kernel",
     }
 }

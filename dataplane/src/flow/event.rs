@@ -127,6 +127,8 @@ pub struct Event {
     pub reason: Reason,
     /// Of a refused TCP packet, as in the header's byte 13.
     pub tcp_flags: u8,
+    /// It goes to the node's Envoy, or was opened by it.
+    pub proxied: bool,
 }
 
 impl Event {
@@ -161,6 +163,7 @@ impl Event {
             allowed: u32::from(raw.verdict) == types::verdict::VERDICT_ALLOW.0,
             reason: Reason::from_raw(raw.reason),
             tcp_flags: raw.tcp_flags,
+            proxied: u32::from(raw.proxy) != types::flow_proxy::PROXY_NONE.0,
         })
     }
 }

@@ -28,6 +28,7 @@ pub(super) fn event(kind: EventKind, reason: Reason) -> Event {
         allowed: false,
         reason,
         tcp_flags: 0,
+        proxied: false,
     }
 }
 

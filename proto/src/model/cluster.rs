@@ -88,6 +88,8 @@ pub struct Cluster {
     pub max_connections: Option<u32>,
     /// When endpoints that fail are left out for a while. `None`: never.
     pub outlier: Option<Outlier>,
+    /// Envoy sends requests to it, each in the version of HTTP in which it came.
+    pub http: bool,
 }
 
 /// Passive health checking: an endpoint whose connects fail is ejected, and comes back after a while.

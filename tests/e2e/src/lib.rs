@@ -6,6 +6,7 @@
 pub mod ads;
 pub mod counters;
 pub mod envoy;
+pub mod http;
 pub mod mesh;
 pub mod reach;
 pub mod stats;

@@ -97,6 +97,7 @@ fn cluster(service: usize) -> Resource {
         connect_timeout: None,
         max_connections: None,
         outlier: None,
+        http: false,
     })
 }
 

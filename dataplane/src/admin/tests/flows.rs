@@ -54,6 +54,7 @@ fn event(kind: EventKind, port: u16) -> Event {
         allowed: kind == EventKind::Open,
         reason: Reason::REASON_DEFAULT,
         tcp_flags: 2,
+        proxied: false,
     }
 }
 

@@ -42,6 +42,7 @@ pub(super) fn cluster(name: &str, policy: LbPolicy, locality: LocalityMode) -> C
         connect_timeout: None,
         max_connections: None,
         outlier: None,
+        http: false,
     }
 }
 
@@ -201,7 +202,7 @@ impl Node {
     pub(super) fn set(&mut self, resource: Resource) -> Applied {
         let mut update = Update::new(resource.resource_type());
         let name = resource.name();
-        let resource = NodeResource::new(resource, &mut self.pool);
+        let resource = NodeResource::new(resource, &mut self.pool).unwrap();
         update.upserts.push((name, resource));
         self.apply(update)
     }

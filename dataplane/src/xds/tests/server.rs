@@ -163,6 +163,7 @@ impl Service {
             connect_timeout: None,
             max_connections: None,
             outlier: None,
+            http: false,
         })
     }
 
