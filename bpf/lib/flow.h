@@ -108,7 +108,7 @@ static __always_inline void forget_flow(void *map, const struct passage *passage
 /* Opened by Envoy in the name of a pod. Its packets pass one pod's interface only, though the pods at both ends may be of this node. */
 static __always_inline bool is_upstream(__u8 proxy)
 {
-	return proxy >= PROXY_UPSTREAM_0;
+	return (proxy & ~1) == PROXY_UPSTREAM_0;
 }
 
 /*

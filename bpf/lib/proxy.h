@@ -22,13 +22,15 @@ static __always_inline bool is_proxy_ready(void)
 }
 
 /* What a TCP flow that this packet may begin is to Envoy. Pods and nodes are no services: only what is neither is looked up. */
-static __always_inline __u32 new_flow_proxy(const struct passage *passage)
+static __always_inline __u32 new_flow_proxy(const struct __sk_buff *skb, const struct passage *passage)
 {
 	const struct packet *packet = &passage->packet;
 	struct service_key key = {};
 	struct service *service;
 
-	if (!passage->from_pod || !(passage->peer.flags & PARTY_UNLISTED))
+	if (!passage->from_pod)
+		return skb->mark == MARK_BY_PROXY ? PROXY_OWN : PROXY_NONE;
+	if (!(passage->peer.flags & PARTY_UNLISTED))
 		return PROXY_NONE;
 	key.addr = packet->destination;
 	key.port = packet->destination_port;

@@ -15,7 +15,7 @@
 
 #define AF_INET 2
 
-/* A socket of the node's network namespace with a mark that only the privileged can set there. */
+/* Envoy's: a socket of the node's network namespace with a mark that only the privileged can set there. */
 static __always_inline bool is_by_proxy(struct bpf_sock_addr *ctx)
 {
 	return ctx->sk && ctx->sk->mark == MARK_BY_PROXY && bpf_get_netns_cookie(ctx) == node_cookie;
@@ -94,8 +94,12 @@ static __always_inline int connect_upstream(struct bpf_sock_addr *ctx, const str
 {
 	struct weft_addr client = bound_address(ctx);
 	struct rule rule = {};
-	__u32 why = judge_upstream(&client, server, &rule);
+	__u32 why;
 
+	/* In nobody's name, as a copy of a request: the node's own address. Judged at the backend's interface, see PROXY_OWN. */
+	if (!client.word[0] && !client.word[1] && !client.word[3])
+		return SOCKET_ALLOW;
+	why = judge_upstream(&client, server, &rule);
 	if (!why)
 		return SOCKET_ALLOW;
 	tell_upstream_refused(&client, server, &rule, why);

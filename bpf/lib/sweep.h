@@ -92,7 +92,7 @@ VERIFIED_ONCE int judge_idle(const struct flow_key *key, struct flow *flow, __u3
 	question.interface = pod.interface;
 	question.egress = !side;
 	question.peer = peer.identity;
-	question.peer_flags = peer.flags;
+	question.peer_flags = flow->proxy == PROXY_OWN ? peer.flags & ~IDENTITY_HOST : peer.flags;
 	question.point = policy_point(key->protocol, key->port[other(opener)]);
 	judge(&question, rule);
 	if (rule->verdict == VERDICT_ALLOW) {

@@ -128,7 +128,9 @@ static __always_inline enum reason judge_packet(struct __sk_buff *skb, struct pa
 		return judge_later_fragment(passage);
 	if (packet->protocol != IPPROTO_TCP)
 		return datagram(passage);
-	passage->proxy = new_flow_proxy(passage);
+	passage->proxy = new_flow_proxy(skb, passage);
+	if (passage->proxy == PROXY_OWN)
+		passage->peer.flags &= ~IDENTITY_HOST;
 	return tcp(passage);
 }
 
@@ -151,6 +153,8 @@ VERIFIED_ONCE int steer(struct __sk_buff *skb, const struct passage *passage)
 
 	if (!passage)
 		return POD_DROP;
+	if (passage->proxy == PROXY_OWN)
+		return POD_PASS;
 	is_downstream = passage->proxy == PROXY_DOWNSTREAM;
 	is_envoys_end = (passage->proxy & 1) == pod_end(passage);
 	if (!passage->from_pod)

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 /// `PROXY_PORT` of bpf/include/abi/proxy.h.
 pub const CAPTURE_PORT: u16 = 15_001;
 
+/// As in bpf/include/abi/proxy.h.
+const MARK_BY_PROXY: u32 = 0x5eed_0001;
+
 /// Past this Envoy takes no more requests; before that it gives memory back.
 const MAX_HEAP_BYTES: u64 = 1 << 30;
 const MAX_CONNECTIONS: u64 = 100_000;
@@ -45,6 +48,7 @@ impl Bootstrap<'_> {
                 ],
                 "clusters": [self.control_cluster(), refused_cluster()],
             },
+            "cluster_manager": {"upstream_bind_config": {"socket_options": [own_mark()]}},
             "overload_manager": overload_manager(),
             "stats_config": {"stats_matcher": {"exclusion_list": {"patterns": [
                 // By the thousand, one for each route and endpoint, and nobody reads them.
@@ -101,6 +105,19 @@ fn capture(name: &str, address: &str) -> Value {
                 "cluster": "weft.refused",
             },
         }]}],
+    })
+}
+
+/// On all that Envoy opens, in the name of a client or in its own.
+fn own_mark() -> Value {
+    const SOL_SOCKET: u8 = 1;
+    const SO_MARK: u8 = 36;
+    json!({
+        "description": "what Envoy opens",
+        "level": SOL_SOCKET,
+        "name": SO_MARK,
+        "int_value": MARK_BY_PROXY,
+        "state": "STATE_PREBIND",
     })
 }
 

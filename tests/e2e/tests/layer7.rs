@@ -9,6 +9,7 @@ use serde_json::Value;
 use weft_e2e::http::{Answer, curl, service, start, urls, wait_status};
 use weft_e2e::wait::LONG;
 use weft_e2e::{Mesh, Result, eventually};
+use weft_lab::manifest::{ServiceManifest, ServicePort};
 use weft_lab::{Lab, LabBuilder, LoadOptions, Pod, PodSpec};
 
 fn pods() -> LabBuilder {
@@ -208,6 +209,58 @@ fn weights_headers_rewrites_redirects_retries_and_timeouts() -> Result {
     ensure!(
         status.contains("Service default/missing does not exist"),
         "{status}"
+    );
+    Ok(())
+}
+
+/// A copy comes from the node. The node is let in to its own pods whatever policies say; what pods have it send is not.
+#[test]
+fn mirrors_pass_no_policy_that_the_node_does_not() -> Result {
+    let (mesh, _servers) = start(pods(), &SERVERS)?;
+    services(&mesh)?;
+    mesh.apply(
+        "route",
+        &route(
+            "  - filters: [{type: RequestMirror, requestMirror: {backendRef: {name: near, port: 80}}}]
+    backendRefs: [{name: far, port: 80}]
+",
+        ),
+    )?;
+    let client = mesh.pod("client")?;
+    let url = &urls(3, "/copied")[0];
+    wait_status(&client, url, 200)?;
+    let seen = |path: &str| -> Result<Vec<String>> {
+        let answer = curl(&client, &urls(1, "/log")[0], &[])?;
+        let list = answer.seen()?["log"].clone();
+        let list: Vec<String> = serde_json::from_value(list)?;
+        Ok(list
+            .into_iter()
+            .filter(|line| line.contains(path))
+            .collect())
+    };
+    eventually(LONG, || {
+        let copies = seen("/copied")?;
+        ensure!(!copies.is_empty(), "no copy came");
+        Ok(())
+    })?;
+    let only_client = "  ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]\n";
+    mesh.apply("in-near", &network_policy("in-near", "near", only_client))?;
+    // Until the policy is in force: then the stranger is refused.
+    let stranger = mesh.pod("stranger")?;
+    let near = format!("http://{}/x", mesh.pod("near")?.socket_v4(8080));
+    eventually(LONG, || {
+        let answer = curl(&stranger, &near, &["--max-time", "1"])?;
+        ensure!(answer.status == 0, "{answer:?}");
+        Ok(())
+    })?;
+    sleep(Duration::from_secs(1));
+    let late = &urls(3, "/late")[0];
+    wait_status(&client, late, 200)?;
+    sleep(Duration::from_millis(500));
+    ensure!(
+        seen("/late")?.is_empty(),
+        "a copy got past the policy: {:?}",
+        seen("/late")?
     );
     Ok(())
 }
@@ -438,3 +491,95 @@ s.connect((sys.argv[1],8080)); s.sendall(b'GET /m HTTP/1.0\\r\\n\\r\\n'); print(
     }
     Ok(())
 }
+
+/// Each version of HTTP goes on as it came, also to another node; upgraded connections stay open both ways.
+#[test]
+fn http2_grpc_and_websocket() -> Result {
+    let (mesh, _servers) = start(pods(), &SERVERS)?;
+    services(&mesh)?;
+    let two = ServiceManifest::new("two")
+        .cluster_ips(weft_e2e::mesh::vip_addresses(4))
+        .port(ServicePort::tcp(80).named("h2").to(8081))
+        .selector("app", "far");
+    mesh.service(&two, 1)?;
+    let fixture = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/h2_server.json");
+    let envoy = mesh.pod("far")?.command(weft_e2e::http::envoy());
+    let _h2 = envoy
+        .args([
+            "--disable-hot-restart",
+            "--concurrency",
+            "1",
+            "-l",
+            "error",
+            "-c",
+        ])
+        .arg(&fixture)
+        .spawn()?;
+    mesh.apply(
+        "route",
+        "apiVersion: gateway.networking.k8s.io/v1
+kind: GRPCRoute
+metadata: {name: web, namespace: default}
+spec:
+  parentRefs: [{group: '', kind: Service, name: web}]
+  rules:
+  - matches: [{method: {service: shop.v1.Cart, method: Add}}]
+    backendRefs: [{name: two, port: 80}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web, namespace: default}
+spec:
+  parentRefs: [{group: '', kind: Service, name: web}]
+  rules:
+  - matches: [{path: {value: /two}}]
+    backendRefs: [{name: two, port: 80}]
+  - matches: [{path: {value: /socket}}]
+    backendRefs: [{name: near, port: 80}]
+",
+    )?;
+    let client = mesh.pod("client")?;
+    for url in urls(3, "/two") {
+        wait_status(&client, &url, 200)?;
+        let one = curl(&client, &url, &["--http1.1"])?;
+        ensure!(one.header("x-protocol") == Some("HTTP/1.1"), "{one:?}");
+        let two = curl(&client, &url, &["--http2-prior-knowledge"])?;
+        ensure!(two.header("x-protocol") == Some("HTTP/2"), "{two:?}");
+        ensure!(two.head.starts_with("HTTP/2 200"), "{two:?}");
+    }
+    let call = |path: &str| {
+        let args = [
+            "--http2-prior-knowledge",
+            "-H",
+            "content-type: application/grpc",
+            "-H",
+            "te: trailers",
+            "--data-binary",
+            "x",
+        ];
+        curl(&client, &urls(3, path)[0], &args)
+    };
+    let add = call("/shop.v1.Cart/Add")?;
+    ensure!(add.header("grpc-status") == Some("0"), "{add:?}");
+    ensure!(add.header("x-path") == Some("/shop.v1.Cart/Add"), "{add:?}");
+    // No such method: 12 is UNIMPLEMENTED, which is what Envoy makes of 404 for a gRPC client.
+    let unknown = call("/shop.v1.Cart/Remove")?;
+    ensure!(unknown.header("grpc-status") == Some("12"), "{unknown:?}");
+    for vip in weft_e2e::mesh::vips(3) {
+        let socket = client.command("/usr/bin/python3").args(["-c", WEBSOCKET]);
+        let said = socket.arg(vip.ip().to_string()).run(LONG)?.success()?;
+        ensure!(
+            said.stdout.contains("near:one") && said.stdout.contains("near:two"),
+            "{said:?}"
+        );
+    }
+    Ok(())
+}
+
+const WEBSOCKET: &str = "import socket,sys,time
+s=socket.create_connection((sys.argv[1],80),5)
+s.sendall(b'GET /socket HTTP/1.1\\r\\nHost: x\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n\\r\\n')
+assert b' 101 ' in s.recv(4096)
+for word in (b'one', b'two'):
+    s.sendall(word); print(s.recv(4096).decode()); time.sleep(0.2)
+";
