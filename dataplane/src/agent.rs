@@ -109,9 +109,6 @@ pub enum AgentError {
     /// Loading or attaching.
     #[error(transparent)]
     Kernel(#[from] BpfError),
-    /// The rule that delivers packets to Envoy.
-    #[error("packets cannot be delivered to Envoy: {0}")]
-    Routing(std::io::Error),
     /// The search for local pods' interfaces.
     #[error("local interfaces cannot be watched: {0}")]
     Interfaces(std::io::Error),
@@ -153,7 +150,7 @@ pub async fn run(config: AgentConfig, drain: CancellationToken) -> Result<(), Ag
 /// # Errors
 /// As [`run`].
 pub async fn run_on(
-    config: AgentConfig,
+    mut config: AgentConfig,
     run_dir: RunDir,
     mut datapath: Box<dyn Datapath>,
     drain: CancellationToken,
@@ -175,6 +172,7 @@ pub async fn run_on(
         warnings: datapath.warnings(),
         counters: Some(Arc::from(datapath.counters()?)),
     });
+    let routing = route_to_proxy(&mut config);
     let engine = open_engine(&config, datapath.as_mut())?;
     let closer = datapath.closer()?;
     let tender = datapath.tender()?;
@@ -186,10 +184,6 @@ pub async fn run_on(
     facts.update(|f| f.programs = programs);
 
     let switch = datapath.proxy_switch()?;
-    let routing = match &config.proxy {
-        Some(_) => Some(Routing::make().map_err(AgentError::Routing)?),
-        None => None,
-    };
 
     let search = Interfaces::new(engine.wanted_pods(), datapath.pod_programs()?);
     let (search, outlook) = search.map_err(AgentError::Interfaces)?;
@@ -300,6 +294,21 @@ pub async fn run_on(
         retire_others(engine, datapath, token).await
     });
     tasks.wait().await
+}
+
+/// Layer 4 does without: a node whose packets cannot be delivered to Envoy is one that has none.
+fn route_to_proxy(config: &mut AgentConfig) -> Option<Routing> {
+    config.proxy.as_ref()?;
+    match Routing::make() {
+        Ok(routing) => Some(routing),
+        Err(e) => {
+            tracing::error!(
+                "packets cannot be delivered to Envoy: {e}: this node does without layer 7"
+            );
+            config.proxy = None;
+            None
+        }
+    }
 }
 
 fn open_engine(config: &AgentConfig, datapath: &mut dyn Datapath) -> Result<Engine, AgentError> {

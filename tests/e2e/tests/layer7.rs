@@ -349,7 +349,9 @@ fn flows_and_checks_name_envoy_and_layer_4_does_not_see_it() -> Result {
             .cli(&["flows", "--last", "200", "-o", "json"])?
             .json_lines()?;
         let paths = |address: &str, path: &str| {
-            let to = |f: &&Value| f["destination"]["address"] == address && f["path"] == path;
+            // Not those that were refused before Envoy served.
+            let open = |f: &&Value| f["event"] == "open" && f["path"] == path;
+            let to = |f: &&Value| f["destination"]["address"] == address && open(f);
             flows.iter().filter(to).count()
         };
         let vip = weft_e2e::mesh::vips(3)[0].ip().to_string();
