@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
-use weft_e2e::http::{Answer, curl, service, start, urls, wait_status};
+use weft_e2e::http::{Answer, curl, service, start, urls, wait_status, with_envoy};
 use weft_e2e::wait::LONG;
 use weft_e2e::{Mesh, Result, eventually};
 use weft_lab::manifest::{ServiceManifest, ServicePort};
-use weft_lab::{Lab, LabBuilder, LoadOptions, Pod, PodSpec};
+use weft_lab::{Lab, LabBuilder, LoadOptions, Node, Pod, PodSpec, Weft, WeftOptions};
 
 fn pods() -> LabBuilder {
     let server = |name: &str, node: &str, app: &str| PodSpec::new(name, node).label("app", app);
@@ -210,7 +210,60 @@ fn weights_headers_rewrites_redirects_retries_and_timeouts() -> Result {
         status.contains("Service default/missing does not exist"),
         "{status}"
     );
+    nothing_refused(&mesh.lab.node("n1")?)
+}
+
+/// Envoy has taken all that it was sent.
+fn nothing_refused(node: &Node) -> Result {
+    let admin = node.run_dir().join("envoy/admin.sock");
+    let curl = node
+        .command("curl")
+        .args(["-sS", "-g", "--unix-socket"])
+        .arg(admin);
+    let stats = curl.arg("http://envoy/stats?filter=update_").run(LONG)?;
+    let stats = stats.success()?.stdout;
+    let mut taken = 0;
+    for line in stats.lines() {
+        let (name, value) = line.rsplit_once(": ").context("a counter")?;
+        if name.ends_with("update_rejected") {
+            ensure!(value == "0", "{line}");
+        } else if name.ends_with("update_success") {
+            taken += value.parse::<u64>()?;
+        }
+    }
+    ensure!(taken > 0, "{stats}");
     Ok(())
+}
+
+/// The control plane in a process and on a node of its own: Envoy reaches it through its agent.
+#[test]
+fn an_agent_relays_what_the_control_plane_has_for_envoy() -> Result {
+    let lab = pods().build()?;
+    lab.publish()?;
+    for (name, index) in [("near", 1), ("far", 2), ("web", 3)] {
+        lab.manifests()
+            .write(&format!("service-{name}"), &service(name, index).yaml())?;
+    }
+    lab.manifests().write("route", &route(BOTH))?;
+    let node = lab.node("n2")?;
+    let _control = Weft::control(&node, lab.manifests(), 15010, WeftOptions::default())?;
+    let address = format!("{}:15010", node.addresses().v4);
+    let agents = lab
+        .nodes()
+        .iter()
+        .map(|node| Weft::agent(node, &address, with_envoy()))
+        .collect::<Result<Vec<_>, _>>()?;
+    for agent in &agents {
+        agent.wait_ready(LONG)?;
+    }
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/http_server.py");
+    let far = lab.pod("far")?.command("/usr/bin/python3").arg(script);
+    let mut far = far.args(["far", "8080"]).spawn()?;
+    far.wait_for_line("ready", LONG)?;
+    for url in urls(3, "/far") {
+        wait_status(&lab.pod("client")?, &url, 200)?;
+    }
+    nothing_refused(&lab.node("n1")?)
 }
 
 /// A copy comes from the node. The node is let in to its own pods whatever policies say; what pods have it send is not.
