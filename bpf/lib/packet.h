@@ -59,7 +59,7 @@ struct party {
 struct passage {
 	struct packet packet;
 	struct flow_key key; /* of its flow; of an ICMP error: of the flow that it is about */
-	__u32 proxy;          /* enum flow_proxy, of its flow. Here, where there is room: stacks on Linux 6.1 are full */
+	__u32 proxy;         /* enum flow_proxy, of its flow. Here, where there is room: stacks on Linux 6.1 are full */
 	__u64 now;
 	__u32 interface;
 	__u32 epoch;       /* read before anything is judged */

@@ -539,7 +539,9 @@ s.connect((sys.argv[1],8080)); s.sendall(b'GET /m HTTP/1.0\\r\\n\\r\\n'); print(
     // Refused, not let through without its routes.
     let answer = curl(&client, &urls(3, "/x")[0], &["--max-time", "2"])?;
     ensure!(answer.status == 0, "{answer:?}");
+    ensure!(early_demux(&node)? == "0", "the agent sets it");
     weft_lab::weft::cleanup(&node)?;
+    ensure!(early_demux(&node)? == "1", "and cleanup puts it back");
     for words in [["rule", "show"], ["-6", "rule"]] {
         let rules = node.command("ip").args(words).run(LONG)?.success()?;
         ensure!(!rules.stdout.contains("5eed"), "{}", rules.stdout);
@@ -638,3 +640,10 @@ assert b' 101 ' in s.recv(4096)
 for word in (b'one', b'two'):
     s.sendall(word); print(s.recv(4096).decode()); time.sleep(0.2)
 ";
+
+fn early_demux(node: &Node) -> Result<String> {
+    let setting = node
+        .command("cat")
+        .arg("/proc/sys/net/ipv4/tcp_early_demux");
+    Ok(setting.run(LONG)?.success()?.stdout.trim().to_owned())
+}
