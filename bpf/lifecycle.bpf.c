@@ -6,10 +6,10 @@
 #include "lib/handshake.h"
 #include "lib/load.h"
 #include "lib/origin.h"
+#include "lib/proxy_origin.h"
 #include "lib/outcome.h"
 #include "lib/rtt.h"
-
-#define AF_INET6 10
+#include "lib/socket.h"
 
 /* Connections of services with any of these are looked at between their first SYN and their end; others cost nothing there. */
 #define WATCHED (SERVICE_TIMED | SERVICE_OUTLIER | SERVICE_RTT)
@@ -41,6 +41,31 @@ static __always_inline void drop(__u64 cookie, struct socket_service *socket)
 	bpf_map_delete_elem(&connections, &cookie);
 }
 
+/* A connection to no service, that may be Envoy's to a backend. */
+static __noinline int begin_other(struct bpf_sock_ops *ctx)
+{
+	struct socket_service socket = {};
+	struct bpf_sock *sk = ctx->sk;
+	struct sock_common *common;
+	struct tcp_sock *tcp;
+
+	if (!sk)
+		return 0;
+	if (sk->mark != MARK_BY_PROXY)
+		return 0;
+	tcp = bpf_skc_to_tcp_sock(sk);
+	if (!tcp)
+		return 0;
+	common = &((struct sock *)tcp)->__sk_common;
+	if (common->skc_net.net->ns.inum != node_netns)
+		return 0;
+	socket.local = local_address(common);
+	socket.local_port = bpf_htons(common->skc_num);
+	socket.addr = remote_address(common);
+	socket.port = common->skc_dport;
+	return announce_upstream(&socket, tcp->write_seq);
+}
+
 static __always_inline void begin(struct bpf_sock_ops *ctx)
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
@@ -48,8 +73,10 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	__u32 callbacks = ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG;
 	struct tcp_sock *tcp;
 
-	if (!socket)
+	if (!socket) {
+		begin_other(ctx);
 		return;
+	}
 	/* The entry of an earlier connect() of this socket, which sent no SYN, to a service. */
 	if (socket->port != bpf_htons(bpf_ntohl(ctx->remote_port))) {
 		drop(cookie, socket);

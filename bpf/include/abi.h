@@ -40,6 +40,7 @@ enum service_flags {
 	SERVICE_OUTLIER = 8,        /* consecutive_failures */
 	SERVICE_RTT = 16,           /* chooses by round-trip time: measure it */
 	SERVICE_UNACCELERATED = 32, /* its connections stay with TCP */
+	SERVICE_LAYER7 = 64,        /* pods reach it through the node's Envoy */
 };
 
 struct service {
@@ -221,5 +222,6 @@ _Static_assert(sizeof(struct id_allocator) == 8, "ABI");
 #include "abi/event.h"
 #include "abi/limits.h"
 #include "abi/accel.h"
+#include "abi/proxy.h"
 
 #endif

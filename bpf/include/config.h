@@ -13,6 +13,9 @@ __weak const volatile __u32 backend_capacity = DEFAULT_BACKENDS;
 /* The agent's own network namespace, as in struct closing_socket; 0: not known. */
 __weak const volatile __u32 node_netns = 0;
 
+/* The same as the cookie that sockets of it have; 0: not known. */
+__weak const volatile __u64 node_cookie = 0;
+
 /* Ticks of the kernel's clock in a second (CONFIG_HZ). */
 __weak const volatile __u32 tick_hz = 250;
 

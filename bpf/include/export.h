@@ -18,6 +18,7 @@ const volatile enum flow_state weft_export_flow_state = 0;
 const volatile enum flow_flags weft_export_flow_flags = 0;
 const volatile enum reason weft_export_reason = 0;
 const volatile enum event_type weft_export_event_type = 0;
+const volatile enum flow_proxy weft_export_flow_proxy = 0;
 const volatile enum direction weft_export_direction = 0;
 const volatile enum flow_path weft_export_flow_path = 0;
 const volatile enum accel_pod_flags weft_export_accel_pod_flags = 0;

@@ -107,5 +107,6 @@ struct {
 #include "maps/accel.h"
 #include "maps/policy.h"
 #include "maps/limits.h"
+#include "maps/proxy.h"
 
 #endif

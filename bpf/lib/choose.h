@@ -31,6 +31,7 @@ enum choice_result {
 	CHOICE_NO_SERVICE, /* not a service address */
 	CHOICE_MADE,
 	CHOICE_NO_BACKEND, /* a service without a usable backend */
+	CHOICE_PROXIED,    /* of layer 7: Envoy chooses for each request */
 };
 
 /* A number in [0, bound), each as likely (Lemire's multiply-shift; the bias is below bound / 2^32). */
@@ -258,6 +259,9 @@ static __always_inline enum choice_result choose(const struct service_key *key, 
 		/* The agent replaces the element, never changes it in place: what is read here belongs together. */
 		service = *found;
 		choice->service = service.id;
+		/* What the node itself opens crosses no pod's interface, where it could be handed over. */
+		if ((service.flags & SERVICE_LAYER7) && client != node_cookie)
+			return CHOICE_PROXIED;
 		if (!service.slots)
 			return CHOICE_NO_BACKEND;
 		touch_backends(&service);

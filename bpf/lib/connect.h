@@ -10,6 +10,7 @@
 #include "counter.h"
 #include "limits.h"
 #include "load.h"
+#include "proxy_connect.h"
 #include "refuse.h"
 
 /*
@@ -105,7 +106,9 @@ static __always_inline int connect_service(struct bpf_sock_addr *ctx, struct end
 	switch (choose(&key, bpf_get_netns_cookie(ctx), socket, &choice)) {
 	case CHOICE_NO_SERVICE:
 		forget(ctx);
-		return SOCKET_ALLOW;
+		return is_by_proxy(ctx) ? connect_upstream(ctx, user) : SOCKET_ALLOW;
+	case CHOICE_PROXIED:
+		return connect_downstream(user, choice.service);
 	case CHOICE_NO_BACKEND:
 		forget(ctx);
 		tell_refused(user, choice.service, ctx->protocol, REASON_NO_BACKEND);

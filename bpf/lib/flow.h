@@ -106,18 +106,24 @@ static __always_inline void forget_flow(void *map, const struct passage *passage
 	bpf_map_delete_elem(map, &key);
 }
 
+/* Opened by Envoy in the name of a pod. Its packets pass one pod's interface only, though the pods at both ends may be of this node. */
+static __always_inline bool is_upstream(__u8 proxy)
+{
+	return (proxy & ~1) == PROXY_UPSTREAM_0;
+}
+
 /*
  * A packet between two pods of this node passes both of their interfaces: the first counts it, and what ends its flow takes effect
  * at the last, so that it still finds the flow there.
  */
 static __always_inline bool is_counted_here(const struct passage *passage, const struct flow *flow)
 {
-	return passage->from_pod || !flow->interface[sender_of(passage)];
+	return passage->from_pod || !flow->interface[sender_of(passage)] || is_upstream(flow->proxy);
 }
 
 static __always_inline bool is_last_here(const struct passage *passage, const struct flow *flow)
 {
-	return !passage->from_pod || !flow->interface[other(passage->sender)];
+	return !passage->from_pod || !flow->interface[other(passage->sender)] || is_upstream(flow->proxy);
 }
 
 static __always_inline struct flow_end *end_of(const struct flow *flow, __u32 end)

@@ -24,7 +24,7 @@ static __always_inline void identify(const struct weft_addr *addr, struct party 
 	} else {
 		party->identity = cidr_identity(addr);
 		party->interface = 0;
-		party->flags = 0;
+		party->flags = PARTY_UNLISTED;
 	}
 }
 

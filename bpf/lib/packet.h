@@ -45,17 +45,21 @@ struct packet {
 	__u8 pad; /* zero */
 };
 
+/* No pod's and no node's address; beside enum identity_flags. */
+#define PARTY_UNLISTED (1U << 31)
+
 /* Who is at an address. */
 struct party {
 	__u32 identity;
 	__u32 interface;
-	__u32 flags; /* enum identity_flags */
+	__u32 flags; /* enum identity_flags, PARTY_UNLISTED */
 };
 
 /* A packet on its way through a program. */
 struct passage {
 	struct packet packet;
 	struct flow_key key; /* of its flow; of an ICMP error: of the flow that it is about */
+	__u32 proxy;         /* enum flow_proxy, of its flow. Here, where there is room: stacks on Linux 6.1 are full */
 	__u64 now;
 	__u32 interface;
 	__u32 epoch;       /* read before anything is judged */

@@ -92,7 +92,7 @@ VERIFIED_ONCE int judge_idle(const struct flow_key *key, struct flow *flow, __u3
 	question.interface = pod.interface;
 	question.egress = !side;
 	question.peer = peer.identity;
-	question.peer_flags = peer.flags;
+	question.peer_flags = flow->proxy == PROXY_OWN ? peer.flags & ~IDENTITY_HOST : peer.flags;
 	question.point = policy_point(key->protocol, key->port[other(opener)]);
 	judge(&question, rule);
 	if (rule->verdict == VERDICT_ALLOW) {
@@ -114,12 +114,20 @@ static __always_inline bool judge_side(const struct flow_key *key, struct flow *
 
 	if (!flow->epoch[side] || flow->epoch[side] == sweeping->epoch || flow->state >= FLOW_CLOSED)
 		return true;
+	/* Judged where Envoy goes on. */
+	if (flow->proxy == PROXY_DOWNSTREAM)
+		return true;
 	copy = *key;
 	switch (judge_idle(&copy, flow, side, &rule)) {
 	case REASON_NONE:
 		flow->epoch[side] = sweeping->epoch;
 		return true;
 	case REASON_BACKEND_GONE:
+		/* Envoy must not use it for whoever has the address next. */
+		if (is_upstream(flow->proxy) && is_open(flow)) {
+			expire(key, flow, REASON_BACKEND_GONE, sweeping);
+			return false;
+		}
 		tell_close(&copy, flow, REASON_BACKEND_GONE);
 		bpf_map_delete_elem(&ct, &copy);
 		sweeping->told.expired++;

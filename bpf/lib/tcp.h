@@ -139,6 +139,11 @@ static __always_inline enum reason tcp_answer(struct passage *passage, struct fl
 	end_of(pending, sender)->acked = packet->acknowledged;
 	end_of(pending, opener)->acked = packet->next;
 	count_packet(pending, passage);
+	/* Envoy's packets to another node pass no pod's interface: its part of the handshake is not seen. */
+	if (is_upstream(pending->proxy) && pod_end(passage) == opener) {
+		pending->state = FLOW_ESTABLISHED;
+		tell_open(&passage->key, pending);
+	}
 	return replace(passage, pending);
 }
 
@@ -311,11 +316,15 @@ VERIFIED_ONCE int tcp(struct passage *passage)
 		return REASON_TCP_FLAGS;
 	}
 	flow = find_tracked(passage);
-	if (flow)
+	if (flow) {
+		passage->proxy = flow->proxy;
 		return tcp_continue(passage, flow);
+	}
 	pending = find_flow(&ct_pending, passage);
-	if (pending && !is_of_another_pod(pending, passage))
+	if (pending && !is_of_another_pod(pending, passage)) {
+		passage->proxy = pending->proxy;
 		return tcp_half_open(passage, pending);
+	}
 	return tcp_pick_up(passage);
 }
 

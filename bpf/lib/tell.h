@@ -53,6 +53,7 @@ VERIFIED_ONCE int tell_flow(const struct flow_key *key, const struct flow *flow,
 	event->verdict = telling->verdict;
 	event->reason = telling->reason;
 	event->path = flow->flags & FLOW_ACCELERATED ? PATH_ACCELERATED : PATH_KERNEL;
+	event->proxy = flow->proxy;
 	submit_event(event);
 	return 0;
 }
@@ -90,6 +91,7 @@ VERIFIED_ONCE int tell_packet(const struct passage *passage, const struct tellin
 	event->tcp_flags = packet->tcp_flags;
 	if ((packet->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN)
 		event->isn = packet->sequence;
+	event->proxy = passage->proxy;
 	submit_event(event);
 	return 0;
 }

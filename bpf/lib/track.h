@@ -13,6 +13,10 @@ VERIFIED_ONCE int ask(struct passage *passage, __u32 opener)
 
 	if (!passage)
 		return REASON_MALFORMED;
+	if (passage->proxy == PROXY_DOWNSTREAM) {
+		answer(&passage->rule, VERDICT_ALLOW, REASON_PROXY);
+		return REASON_NONE;
+	}
 	question.interface = passage->interface;
 	question.egress = !side_of(passage, opener);
 	question.peer = passage->peer.identity;
@@ -98,6 +102,7 @@ VERIFIED_ONCE int judge_tracked(struct passage *passage)
 	flow = find_flow(&ct, passage);
 	if (!flow)
 		return REASON_POLICY_CHANGING;
+	passage->proxy = flow->proxy;
 	if (is_judged(flow, passage))
 		return REASON_NONE;
 	reason = ask(passage, opener_of(flow));
@@ -124,6 +129,7 @@ VERIFIED_ONCE int judge_pending(struct passage *passage)
 	flow = find_flow(&ct_pending, passage);
 	if (!flow)
 		return REASON_POLICY_CHANGING;
+	passage->proxy = flow->proxy;
 	if (is_judged(flow, passage))
 		return REASON_NONE;
 	reason = ask(passage, opener_of(flow));
@@ -159,12 +165,14 @@ static __always_inline enum reason is_full(void)
 /* As judge_tracked(), where the entry is at hand: most have been judged, and are not looked for a second time. */
 static __always_inline enum reason ensure_tracked(struct passage *passage, const struct flow *flow)
 {
+	passage->proxy = flow->proxy;
 	return is_judged(flow, passage) ? REASON_NONE : judge_tracked(passage);
 }
 
 /* Likewise judge_pending(). */
 static __always_inline enum reason ensure_pending(struct passage *passage, const struct flow *pending)
 {
+	passage->proxy = pending->proxy;
 	return is_judged(pending, passage) ? REASON_NONE : judge_pending(passage);
 }
 
@@ -187,7 +195,7 @@ static __always_inline void place_ends(struct flow *fresh, const struct passage 
 {
 	const struct packet *packet = &passage->packet;
 	/* As is_counted_here(). */
-	bool counted = passage->from_pod || !passage->peer.interface;
+	bool counted = passage->from_pod || !passage->peer.interface || is_upstream(passage->proxy);
 
 	if (passage->sender & 1) {
 		open_end(&fresh->end_1, packet, counted);
@@ -222,6 +230,7 @@ VERIFIED_ONCE int begin(struct passage *passage, __u32 flags)
 	fresh.flags = flags | (passage->sender & 1 ? FLOW_FROM_END_1 : 0);
 	fresh.isn = passage->packet.sequence;
 	fresh.reason = passage->rule.reason;
+	fresh.proxy = passage->proxy;
 	if (passage->from_pod) {
 		fresh.epoch[0] = passage->epoch;
 		fresh.rule[0] = passage->rule.id;

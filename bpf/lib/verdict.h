@@ -7,6 +7,7 @@
 
 #include "datagram.h"
 #include "identity.h"
+#include "proxy.h"
 #include "related.h"
 #include "tcp.h"
 
@@ -63,6 +64,7 @@ static __always_inline enum acquaintance meet(struct passage *passage, struct fl
 	flow = recall(passage, step);
 	if (!flow)
 		return FLOW_UNKNOWN;
+	passage->proxy = flow->proxy;
 	passage->epoch = policy_epoch();
 	if (!passage->epoch || !is_judged(flow, passage))
 		return FLOW_UNKNOWN;
@@ -140,7 +142,12 @@ static __always_inline enum reason judge_packet(struct __sk_buff *skb, struct pa
 		return is_ready(interface) ? judge_error(skb, passage) : REASON_NOT_READY;
 	if (packet->fragment == FRAGMENT_LATER)
 		return judge_later_fragment(passage);
-	return packet->protocol == IPPROTO_TCP ? tcp(passage) : datagram(passage);
+	if (packet->protocol != IPPROTO_TCP)
+		return datagram(passage);
+	passage->proxy = new_flow_proxy(skb, passage);
+	if (passage->proxy == PROXY_OWN)
+		passage->peer.flags &= ~IDENTITY_HOST;
+	return tcp(passage);
 }
 
 static __always_inline int refuse(const struct passage *passage, enum reason reason)
@@ -154,7 +161,28 @@ static __always_inline int refuse(const struct passage *passage, enum reason rea
 	return POD_DROP;
 }
 
-static __always_inline int pass(const struct passage *passage)
+/* A packet of a flow that goes through Envoy, and that policy lets through. */
+VERIFIED_ONCE int steer(struct __sk_buff *skb, const struct passage *passage)
+{
+	bool is_downstream, is_envoys_end;
+	enum reason reason;
+
+	if (!passage)
+		return POD_DROP;
+	if (passage->proxy == PROXY_OWN)
+		return POD_PASS;
+	is_downstream = passage->proxy == PROXY_DOWNSTREAM;
+	is_envoys_end = (passage->proxy & 1) == pod_end(passage);
+	if (!passage->from_pod)
+		return is_downstream || !is_envoys_end ? POD_PASS : turn_back(skb);
+	/* The pod speaks in the place of Envoy, which speaks in its name. */
+	if (!is_downstream && is_envoys_end)
+		return refuse(passage, REASON_SPOOFED);
+	reason = to_proxy(skb, passage);
+	return reason ? refuse(passage, reason) : POD_PASS;
+}
+
+static __always_inline int pass(struct __sk_buff *skb, const struct passage *passage)
 {
 	struct telling telling = { .type = EVENT_AUDITED, .verdict = VERDICT_ALLOW, .reason = passage->rule.reason };
 
@@ -162,7 +190,7 @@ static __always_inline int pass(const struct passage *passage)
 		tell_packet(passage, &telling);
 	if (passage->packet.fragment == FRAGMENT_FIRST)
 		remember_fragment(&passage->packet);
-	return POD_PASS;
+	return passage->proxy ? steer(skb, passage) : POD_PASS;
 }
 
 static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
@@ -172,6 +200,8 @@ static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
 	enum acquaintance known;
 	struct flow *flow = NULL;
 
+	if (from_pod && skb->mark == MARK_TO_PROXY)
+		return come_back(skb);
 	if (reason)
 		return refuse(&passage, reason);
 	if (passage.packet.kind == PACKET_LINK)
@@ -184,10 +214,10 @@ static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
 	passage.sender = flow_key_of(&passage.packet, &passage.key);
 	known = meet(&passage, &flow);
 	if (known == FLOW_PASSES)
-		return POD_PASS;
+		return passage.proxy ? steer(skb, &passage) : POD_PASS;
 	passage.now = bpf_ktime_get_ns();
 	reason = known == FLOW_JUDGED && flow ? tcp_judged(&passage, flow) : judge_packet(skb, &passage);
-	return reason ? refuse(&passage, reason) : pass(&passage);
+	return reason ? refuse(&passage, reason) : pass(skb, &passage);
 }
 
 #endif

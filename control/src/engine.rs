@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -51,6 +51,10 @@ impl Default for Settings {
 pub struct Engine {
     model: Model,
     store: Arc<Store>,
+    /// What Envoys take of it.
+    envoys: Arc<Store>,
+    /// Clusters that they have.
+    clusters: HashSet<String>,
     settings: Settings,
     /// Names of what was published for each policy.
     access: HashMap<ObjectRef, BTreeSet<String>>,
@@ -69,6 +73,8 @@ impl Engine {
         Self {
             model: Model::default(),
             store,
+            envoys: Arc::default(),
+            clusters: HashSet::new(),
             settings,
             access: HashMap::new(),
             services: HashMap::new(),
@@ -76,6 +82,18 @@ impl Engine {
             said: HashMap::new(),
             synced: false,
         }
+    }
+
+    /// What the nodes' Envoys take of all that is published.
+    #[must_use]
+    pub fn envoys(&self) -> Arc<Store> {
+        Arc::clone(&self.envoys)
+    }
+
+    fn publish_batch(&mut self, mut batch: Batch) {
+        let envoys = batch.for_envoys(&mut self.clusters);
+        self.envoys.publish(envoys);
+        self.store.publish(batch);
     }
 
     /// Takes events until the source is gone. Blocks: runs on a thread of its own.
@@ -97,10 +115,11 @@ impl Engine {
         if self.synced {
             self.translate(&mut batch);
         }
-        self.store.publish(batch);
+        self.publish_batch(batch);
         if first_sync {
             tracing::info!("all manifests are read");
             self.store.set_synced();
+            self.envoys.set_synced();
         }
     }
 
@@ -181,13 +200,15 @@ impl Engine {
             listeners,
             clusters,
             endpoints,
+            routes,
             problems,
         } = resources;
         self.report(Reporter::Service(name.clone()), problems, batch);
         let mut names = BTreeSet::new();
         let all = (clusters.into_iter().map(Resource::Cluster))
             .chain(endpoints.into_iter().map(Resource::Endpoints))
-            .chain(listeners.into_iter().map(Resource::Listener));
+            .chain(listeners.into_iter().map(Resource::Listener))
+            .chain(routes.into_iter().map(Resource::Routes));
         for resource in all {
             names.insert((resource.resource_type(), resource.name()));
             batch.upsert(resource);

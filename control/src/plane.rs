@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
 
-use crate::ads::{AdsServer, Nack, Nacks, Store};
+use crate::ads::{AdsServer, Nack, Nacks, Store, Stores};
 use crate::engine::{Engine, Settings};
 use crate::http;
 use crate::source::Source;
@@ -61,6 +61,7 @@ pub enum ControlError {
 #[derive(Clone, Debug)]
 pub struct ControlPlane {
     store: Arc<Store>,
+    envoys: Arc<Store>,
     nacks: Arc<Nacks>,
     drain: CancellationToken,
 }
@@ -89,6 +90,7 @@ impl ControlPlane {
         let store = Arc::new(Store::default());
         let (sender, receiver) = mpsc::channel(QUEUE);
         let engine = Engine::new(Arc::clone(&store), settings);
+        let envoys = engine.envoys();
         // It computes for long and waits for long, and ends when the source does.
         std::thread::Builder::new()
             .name("weft-engine".to_owned())
@@ -102,6 +104,7 @@ impl ControlPlane {
         });
         Ok(Self {
             store,
+            envoys,
             nacks: Arc::default(),
             drain,
         })
@@ -111,7 +114,10 @@ impl ControlPlane {
     #[must_use]
     pub fn ads_service(&self) -> AggregatedDiscoveryServiceServer<AdsServer> {
         AdsServer::new(
-            Arc::clone(&self.store),
+            Stores {
+                agents: Arc::clone(&self.store),
+                envoys: Arc::clone(&self.envoys),
+            },
             Arc::clone(&self.nacks),
             self.drain.clone(),
         )

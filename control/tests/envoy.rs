@@ -16,6 +16,7 @@ use support::{Lab, PATIENCE, get_unix, service};
 use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
+use weft_proto::resource::{BACK_END, BACK_END_ENVOY};
 
 const SERVICES: usize = 50;
 
@@ -45,7 +46,7 @@ impl Drop for Envoy {
 
 impl Envoy {
     /// Envoy with the control plane of `lab`, once it answers.
-    async fn start(lab: &Lab, api_type: &str) -> Self {
+    async fn start(lab: &Lab, api_type: &str, back_end: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name| folder.path().join(name);
         let (control, admin, config, log) = (
@@ -57,7 +58,11 @@ impl Envoy {
         let listener = UnixListener::bind(&control).unwrap();
         let server = Server::builder().add_service(lab.plane.ads_service());
         tokio::spawn(server.serve_with_incoming(UnixListenerStream::new(listener)));
-        std::fs::write(&config, bootstrap(&control, &admin, api_type).to_string()).unwrap();
+        std::fs::write(
+            &config,
+            bootstrap(&control, &admin, api_type, back_end).to_string(),
+        )
+        .unwrap();
         let mut child = Command::new("unshare")
             .arg("--net")
             .arg(envoy())
@@ -108,7 +113,7 @@ impl Envoy {
     }
 }
 
-fn bootstrap(control: &Path, admin: &Path, api_type: &str) -> Value {
+fn bootstrap(control: &Path, admin: &Path, api_type: &str, back_end: &str) -> Value {
     serde_json::json!({
         "node": {"id": "envoy", "cluster": "test"},
         "admin": {"address": {"pipe": {"path": admin}}},
@@ -116,7 +121,10 @@ fn bootstrap(control: &Path, admin: &Path, api_type: &str) -> Value {
             "ads_config": {
                 "api_type": api_type,
                 "transport_api_version": "V3",
-                "grpc_services": [{"envoy_grpc": {"cluster_name": "control"}}],
+                "grpc_services": [{
+                    "envoy_grpc": {"cluster_name": "control"},
+                    "initial_metadata": [{"key": BACK_END, "value": back_end}],
+                }],
             },
             "cds_config": {"resource_api_version": "V3", "ads": {}},
             "lds_config": {"resource_api_version": "V3", "ads": {}},
@@ -238,7 +246,7 @@ spec:
 
 async fn envoy_takes_everything(api_type: &str) {
     let lab = Lab::start(&[("all.yaml", &manifests())]).await;
-    let envoy = Envoy::start(&lab, api_type).await;
+    let envoy = Envoy::start(&lab, api_type, "any").await;
 
     let mut expected: BTreeSet<String> = (1..=SERVICES)
         .map(|i| format!("shop/s{i}:80/tcp"))
@@ -298,4 +306,56 @@ async fn delta() {
 #[tokio::test]
 async fn state_of_the_world() {
     envoy_takes_everything("GRPC").await;
+}
+
+/// What a node's Envoy is sent: the services with routes, in both families, and nothing else; every route is taken.
+#[tokio::test]
+async fn a_nodes_envoy_takes_its_routes() {
+    let routes = include_str!("../testdata/routes.yaml");
+    let plain = service("plain", "10.96.9.1", "10.0.9.1");
+    let lab = Lab::start(&[("plain.yaml", &plain), ("routes.yaml", routes)]).await;
+    let envoy = Envoy::start(&lab, "DELTA_GRPC", BACK_END_ENVOY).await;
+    let both = |name: &str| ["4", "6"].map(|family| format!("{name}#{family}"));
+    let listeners: BTreeSet<String> = both("shop/web:80/tcp")
+        .into_iter()
+        .chain(both("shop/web:81/tcp"))
+        .collect();
+    let clusters: BTreeSet<String> = both("shop/near:80/tcp")
+        .into_iter()
+        .chain(both("shop/far:80/tcp"))
+        .collect();
+    let endpoints = BTreeSet::from(["shop/near:80/tcp#4 10.0.0.1".to_owned()]);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let dump = envoy.dump().await;
+        let routes: BTreeSet<String> = dump
+            .section("RoutesConfigDump", "dynamic_route_configs")
+            .iter()
+            .map(|r| text(&r["route_config"]["name"]))
+            .collect();
+        let have = (dump.listeners(), dump.clusters(), dump.endpoints(), routes);
+        let wanted = (
+            listeners.clone(),
+            clusters.clone(),
+            endpoints.clone(),
+            listeners.clone(),
+        );
+        if have == wanted {
+            break;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "Envoy has {have:?}; it refused {:?}",
+            lab.plane.nacks()
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // Without routes there is nothing for Envoy to do.
+    lab.remove("routes.yaml");
+    while !envoy.dump().await.listeners().is_empty() {
+        assert!(Instant::now() < deadline, "listeners stay");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(envoy.counters("update_rejected").await, 0);
+    assert_eq!(lab.plane.nacks(), []);
 }

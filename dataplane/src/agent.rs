@@ -25,6 +25,7 @@ use crate::interfaces::{Interfaces, InterfacesReceiver};
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::otlp::{self, ExportConfig};
+use crate::proxy::{self, ProxyConfig, Relay, Routing};
 use crate::tables::TableError;
 use crate::tables::policy::Verdict;
 use crate::xds::{Client, ClientConfig, Connect, InProcess, SharedStatus, TcpConnect};
@@ -78,6 +79,8 @@ pub struct AgentConfig {
     pub export: Option<ExportConfig>,
     /// Same-node acceleration.
     pub acceleration: Acceleration,
+    /// The node's Envoy, if it has one.
+    pub proxy: Option<ProxyConfig>,
 }
 
 /// Default of [`AgentConfig::flow_history`]: about 10 MB.
@@ -104,6 +107,7 @@ impl AgentConfig {
             workload_pairs: WORKLOAD_PAIRS,
             export: None,
             acceleration: Acceleration::default(),
+            proxy: None,
         }
     }
 }
@@ -161,7 +165,7 @@ pub async fn run(config: AgentConfig, drain: CancellationToken) -> Result<(), Ag
 /// # Errors
 /// As [`run`].
 pub async fn run_on(
-    config: AgentConfig,
+    mut config: AgentConfig,
     run_dir: RunDir,
     mut datapath: Box<dyn Datapath>,
     drain: CancellationToken,
@@ -183,6 +187,7 @@ pub async fn run_on(
         warnings: datapath.warnings(),
         counters: Some(Arc::from(datapath.counters()?)),
     });
+    let routing = route_to_proxy(&mut config);
     let engine = open_engine(&config, datapath.as_mut())?;
     let closer = datapath.closer()?;
     let tender = datapath.tender()?;
@@ -193,6 +198,8 @@ pub async fn run_on(
     let programs = datapath.attach()?;
     report(&programs, &datapath.warnings());
     facts.update(|f| f.programs = programs);
+
+    let switch = datapath.proxy_switch()?;
 
     let wanted_pods = engine.wanted_pods();
     let search = Interfaces::new(wanted_pods.clone(), datapath.pod_programs()?);
@@ -303,6 +310,22 @@ pub async fn run_on(
             served.map_err(|e| e.to_string())
         });
     }
+    let token = drain.clone();
+    match config.proxy {
+        Some(ProxyConfig {
+            ready,
+            control: socket,
+        }) => {
+            let relay = Relay::new(config.control.connect());
+            tasks.spawn(
+                "hand-over to Envoy",
+                proxy::follow(ready, switch, routing, token.clone()),
+            );
+            tasks.spawn("Envoy's control plane", relay.serve(socket, token));
+        }
+        // An earlier agent may have had one.
+        None => tasks.spawn("hand-over to Envoy", proxy::without(switch, token)),
+    }
     tasks.spawn("health of backends", limits::tend(tender, drain.clone()));
     let token = drain.clone();
     tasks.spawn("retirement of earlier versions", async {
@@ -324,10 +347,26 @@ impl otlp::Gather for Looks {
     }
 }
 
+/// Layer 4 does without: a node whose packets cannot be delivered to Envoy is one that has none.
+fn route_to_proxy(config: &mut AgentConfig) -> Option<Routing> {
+    config.proxy.as_ref()?;
+    match Routing::make() {
+        Ok(routing) => Some(routing),
+        Err(e) => {
+            tracing::error!(
+                "packets cannot be delivered to Envoy: {e}: this node does without layer 7"
+            );
+            config.proxy = None;
+            None
+        }
+    }
+}
+
 fn open_engine(config: &AgentConfig, datapath: &mut dyn Datapath) -> Result<Engine, AgentError> {
     let mut engine = EngineConfig::new(&config.node);
     engine.drain_timeout = config.drain_timeout;
     engine.default_policy = config.default_policy;
+    engine.has_proxy = config.proxy.is_some();
     Ok(Engine::new(
         datapath.tables()?,
         datapath.policy_tables()?,

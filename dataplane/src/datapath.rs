@@ -14,8 +14,9 @@ use crate::engine::Closer;
 use crate::flow::EventSource;
 use crate::interfaces::PodPrograms;
 use crate::limits::Tender;
+use crate::proxy::ProxyState;
 use crate::tables::policy::PolicyTables;
-use crate::tables::{BackendId, Tables};
+use crate::tables::{BackendId, Table, Tables};
 
 /// Where counters are read from.
 pub trait CounterSource: Send + Sync {
@@ -68,6 +69,12 @@ pub trait Datapath: Send {
     /// # Errors
     /// When it cannot be made.
     fn flow_closer(&mut self) -> Result<FlowCloser, BpfError>;
+
+    /// Tells the kernel whether the node's Envoy serves.
+    ///
+    /// # Errors
+    /// When the map is missing.
+    fn proxy_switch(&mut self) -> Result<Box<dyn Table<u32, ProxyState>>, BpfError>;
 
     /// The programs for pods' interfaces, still on none.
     ///
@@ -156,6 +163,10 @@ impl Datapath for KernelDatapath {
 
     fn flow_closer(&mut self) -> Result<FlowCloser, BpfError> {
         self.loaded.flow_closer()
+    }
+
+    fn proxy_switch(&mut self) -> Result<Box<dyn Table<u32, ProxyState>>, BpfError> {
+        self.loaded.proxy_switch()
     }
 
     fn pod_programs(&mut self) -> Result<Box<dyn PodPrograms>, BpfError> {

@@ -21,5 +21,6 @@ mod netlink;
 mod netns;
 pub mod otlp;
 pub mod policy;
+pub mod proxy;
 pub mod tables;
 pub mod xds;

@@ -23,11 +23,12 @@ use weft_dataplane::engine::Closer;
 use weft_dataplane::flow::memory::MemoryKernel;
 use weft_dataplane::interfaces::{InterfaceIndex, PodPrograms};
 use weft_dataplane::limits::Tender;
+use weft_dataplane::proxy::ProxyState;
 use weft_dataplane::tables::memory::{self, MemoryTable};
 use weft_dataplane::tables::policy::PolicyTables;
 use weft_dataplane::tables::{
     AllocatedIds, BackendEntry, BackendId, BackendLoad, ServiceEntry, ServiceId, ServiceKey, Slot,
-    SlotKey, Tables,
+    SlotKey, Table, Tables,
 };
 use weft_dataplane::xds::InProcess;
 use weft_proto::model::Protocol;
@@ -163,6 +164,10 @@ impl Datapath for Kernel {
             hook: "cgroup/connect4".into(),
             error: None,
         }])
+    }
+
+    fn proxy_switch(&mut self) -> Result<Box<dyn Table<u32, ProxyState>>, BpfError> {
+        Ok(Box::new(memory::MemoryTable::new("proxy_state", 1)))
     }
 
     fn tender(&mut self) -> Result<Box<dyn Tender>, BpfError> {

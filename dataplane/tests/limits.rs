@@ -163,7 +163,7 @@ impl Kernel {
             policy,
             affinity_seconds,
             near: BackendId(1),
-            flags: settings.flags(policy),
+            flags: settings.flags(policy, false),
         };
         kernel.tables.services.write(&[(key, entry)]).unwrap();
         kernel

@@ -1,13 +1,19 @@
 //! The node's Envoy: finding it, configuring it, keeping it alive.
 //!
-//! Nothing is handed to Envoy in this version; what is here finds the binary and makes sure that it runs, so that
-//! `weft doctor` can say which one layer 7 will use.
+//! What it serves comes from the control plane; here is what it needs to get there, and to be started again when it ends.
 #![forbid(unsafe_code)]
 
+mod admin;
+mod bootstrap;
 mod choice;
 mod find;
+mod log;
+mod process;
+mod supervisor;
 mod version;
 
+pub use bootstrap::{Bootstrap, CAPTURE_PORT};
 pub use choice::{EnvoyChoice, INSTALLED};
 pub use find::{Envoy, FindError, find};
+pub use supervisor::{Supervisor, SupervisorError};
 pub use version::{ParseVersionError, Version};

@@ -6,6 +6,11 @@ use std::fmt;
 /// word for this; servers may use the field as they like, and one that never says it is taken to have sent all.
 pub const MORE_FOLLOWS: char = '+';
 
+/// Metadata of a stream that says for which back end of a node it is; without it, for the agent.
+pub const BACK_END: &str = "weft-back-end";
+/// The node's Envoy: it is sent what needs layer 7, and nothing else.
+pub const BACK_END_ENVOY: &str = "envoy";
+
 /// A resource type this mesh speaks.
 ///
 /// See <https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol>.
@@ -17,6 +22,8 @@ pub enum ResourceType {
     Endpoints,
     /// `envoy.config.listener.v3.Listener`
     Listener,
+    /// `envoy.config.route.v3.RouteConfiguration`
+    Route,
     /// `weft.policy.v1.Policy`
     Policy,
     /// `weft.workload.v1.Workload`
@@ -27,10 +34,11 @@ pub enum ResourceType {
 
 impl ResourceType {
     /// All of them, in the order in which they are best sent: what is referred to before what refers to it.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Cluster,
         Self::Endpoints,
         Self::Listener,
+        Self::Route,
         Self::Policy,
         Self::Workload,
         Self::Problem,
@@ -43,6 +51,7 @@ impl ResourceType {
             Self::Cluster => "type.googleapis.com/envoy.config.cluster.v3.Cluster",
             Self::Endpoints => "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
             Self::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
+            Self::Route => "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
             Self::Policy => "type.googleapis.com/weft.policy.v1.Policy",
             Self::Workload => "type.googleapis.com/weft.workload.v1.Workload",
             Self::Problem => "type.googleapis.com/weft.status.v1.Problem",
@@ -58,7 +67,16 @@ impl ResourceType {
     /// Every xDS server knows the Envoy types; only ours knows the others.
     #[must_use]
     pub const fn is_envoy(self) -> bool {
-        matches!(self, Self::Cluster | Self::Endpoints | Self::Listener)
+        matches!(
+            self,
+            Self::Cluster | Self::Endpoints | Self::Listener | Self::Route
+        )
+    }
+
+    /// Agents use it; the others are for the node's Envoy alone.
+    #[must_use]
+    pub const fn is_for_agents(self) -> bool {
+        !matches!(self, Self::Route)
     }
 }
 

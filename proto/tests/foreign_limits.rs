@@ -32,6 +32,7 @@ fn cluster() -> Cluster {
         max_connections: None,
         outlier: None,
         unaccelerated: false,
+        http: false,
     })
 }
 

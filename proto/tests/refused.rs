@@ -54,6 +54,7 @@ fn cluster() -> PbCluster {
         max_connections: None,
         outlier: None,
         unaccelerated: false,
+        http: false,
     })
 }
 

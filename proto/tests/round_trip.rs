@@ -121,6 +121,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
                 max_connections,
                 outlier,
                 unaccelerated,
+                http,
             )| Cluster {
                 name,
                 endpoints,
@@ -131,6 +132,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
                 max_connections,
                 outlier,
                 unaccelerated,
+                http,
             },
         )
 }

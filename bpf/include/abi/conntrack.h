@@ -59,7 +59,7 @@ struct flow {
 	__u8 state;     /* enum flow_state */
 	__u8 flags;     /* enum flow_flags */
 	__u8 reason;    /* enum reason: why it was let through, or revoked */
-	__u8 pad;       /* zero */
+	__u8 proxy;     /* enum flow_proxy */
 	__u32 idle_s;   /* TrafficPolicy's; 0: the default of its state */
 	__u32 interface[2]; /* as in struct identity; 0: not a local pod */
 

@@ -13,6 +13,7 @@ enum reason {
 	REASON_HOST = 4,     /* to or from the workload's own node */
 	REASON_LAYER7 = 5,   /* only a proxy can judge it */
 	REASON_RELATED = 6,  /* ICMP error about a tracked connection */
+	REASON_PROXY = 7,    /* to Envoy, which opens a connection of its own: that one is judged */
 	/* refused before policy */
 	REASON_NOT_READY = 16,       /* the workload's policy is not compiled yet */
 	REASON_SPOOFED = 17,         /* source address of somebody else */
@@ -40,7 +41,8 @@ enum reason {
 	REASON_RATE_LIMIT = 50,       /* limits.connectionsPerSecond */
 	REASON_CONNECT_TIMEOUT = 51,  /* timeouts.connect */
 	REASON_CONNECT_REFUSED = 52,  /* the backend's RST or an ICMP error */
-	REASONS = 53,
+	REASON_PROXY_DOWN = 53,       /* needs layer 7, and Envoy does not serve */
+	REASONS = 54,
 };
 
 enum event_type {
@@ -93,7 +95,8 @@ struct event {
 	__u8 tcp_flags;  /* of the packet that was refused, as in the header's byte 13 */
 	__u32 isn;       /* TCP: the SYN's sequence number, host order: all nodes know the connection by it; 0: not known */
 	__u8 path;       /* enum flow_path, so far */
-	__u8 pad[3];     /* zero */
+	__u8 proxy;      /* enum flow_proxy */
+	__u8 pad[2];     /* zero */
 };
 _Static_assert(sizeof(struct event) == 152, "ABI");
 

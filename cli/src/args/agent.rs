@@ -1,5 +1,6 @@
 //! Options of the node agent, in `weft agent` and in `weft up`.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
@@ -71,8 +72,8 @@ pub(crate) struct AgentArgs {
     #[arg(long, env = "WEFT_METRICS_PAIRS", value_name = "PAIRS", default_value_t = WORKLOAD_PAIRS)]
     pub(crate) metrics_pairs: NonZeroUsize,
 
-    /// Envoy for layer 7: a path, "none", or "auto" for `envoy` on PATH, then the one that setup installed. This
-    /// version hands nothing to it yet
+    /// Envoy for layer 7: a path, "none", or "auto" for `envoy` on PATH, then the one that setup installed. The
+    /// agent starts it, and starts it again when it ends
     #[arg(long, env = "WEFT_ENVOY", value_name = "PATH", default_value = "auto")]
     pub(crate) envoy: EnvoyChoice,
 
@@ -100,6 +101,22 @@ pub(crate) struct AgentArgs {
 
     #[command(flatten)]
     pub(crate) otlp: OtlpArgs,
+}
+
+/// What the agent gives to the process that becomes Envoy.
+#[derive(Debug, Args)]
+pub(crate) struct EnvoyProcessArgs {
+    /// Process that this one is to end with
+    #[arg(long)]
+    pub(crate) parent: i32,
+
+    /// cgroup v2 folder to join; made if it is not there
+    #[arg(long = "own-cgroup")]
+    pub(crate) cgroup: PathBuf,
+
+    /// Envoy and its own words
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Default of `--bpffs`.

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub(crate) use agent::{AgentArgs, Metrics};
+pub(crate) use agent::{AgentArgs, EnvoyProcessArgs, Metrics};
 pub(crate) use control::{ControlArgs, SourceArgs, UpArgs};
 pub(crate) use flows::{CheckArgs, ConntrackArgs, FlowsArgs};
 pub(crate) use look::{CleanupArgs, DoctorArgs, ListArgs, OutputFormat, RunDir, StatusArgs};
@@ -120,6 +120,9 @@ pub(crate) enum Verb {
     Doctor(DoctorArgs),
     /// Remove everything that an agent ever attached or pinned
     Cleanup(CleanupArgs),
+    /// Become the node's Envoy: started by the agent, not by people
+    #[command(hide = true)]
+    EnvoyProcess(EnvoyProcessArgs),
 }
 
 /// Options that contradict each other, or ask for what this version does not have.

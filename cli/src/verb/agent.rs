@@ -5,8 +5,9 @@ use tokio_util::sync::CancellationToken;
 use weft_dataplane::accel::Acceleration;
 use weft_dataplane::agent::{self, AgentConfig, ControlTarget};
 use weft_dataplane::doctor;
-use weft_l7_proxy::EnvoyChoice;
+use weft_dataplane::proxy::ProxyConfig;
 
+use super::envoy;
 use crate::args::{AgentArgs, RemoteAgentArgs};
 use crate::signals;
 
@@ -33,13 +34,14 @@ pub(super) async fn start(
     control: ControlTarget,
     drain: CancellationToken,
 ) -> Result<()> {
-    if let EnvoyChoice::Path(path) = &args.envoy {
-        tracing::warn!(
-            "layer 7 is not in this version: {} is not started",
-            path.display()
-        );
+    let mut config = config(args, control)?;
+    let supervisor = envoy::supervisor(args, &config).await?;
+    if let Some(supervisor) = &supervisor {
+        config.proxy = Some(ProxyConfig {
+            ready: supervisor.ready(),
+            control: supervisor.control(),
+        });
     }
-    let config = config(args, control)?;
     tracing::info!(
         "agent of node {} loads its programs; cgroup {}, pins {}, run directory {}",
         config.node,
@@ -47,7 +49,19 @@ pub(super) async fn start(
         config.bpffs.display(),
         config.run_dir.display()
     );
-    agent::run(config, drain).await?;
+    let Some(supervisor) = supervisor else {
+        agent::run(config, drain).await?;
+        return Ok(());
+    };
+    let cgroup = config.cgroup.clone();
+    // Envoy ends with the agent, also if that cannot start.
+    let leave = drain.child_token();
+    let running = tokio::spawn(supervisor.run(leave.clone()));
+    let ran = agent::run(config, drain).await;
+    leave.cancel();
+    running.await.context("the task that runs Envoy")?;
+    envoy::remove_cgroup(&cgroup);
+    ran?;
     Ok(())
 }
 
@@ -76,5 +90,6 @@ fn config(args: &AgentArgs, control: ControlTarget) -> Result<AgentConfig> {
             mode: args.acceleration.into(),
             bound: args.acceleration_bound,
         },
+        proxy: None,
     })
 }

@@ -3,8 +3,10 @@
 use anyhow::Context;
 use weft_dataplane::admin::{LockError, RunDir};
 use weft_dataplane::bpf::cleanup;
+use weft_dataplane::doctor;
+use weft_dataplane::proxy::remove_routing;
 
-use super::Failure;
+use super::{Failure, envoy};
 use crate::args::CleanupArgs;
 use crate::output;
 
@@ -18,6 +20,11 @@ pub(crate) fn run(args: &CleanupArgs) -> Result<(), Failure> {
     tracing::debug!(cgroup = ?args.cgroup, "programs leave their cgroup with their pins");
     let report =
         cleanup(&args.bpffs).with_context(|| format!("cleaning up {}", args.bpffs.display()))?;
+    let rules = remove_routing().context("removing the rule that leads to Envoy")?;
+    tracing::debug!("removed {rules} routing rules");
+    if let Some(cgroup) = args.cgroup.clone().or_else(doctor::cgroup2_mount) {
+        envoy::remove_cgroup(&cgroup);
+    }
     output::print(&format!(
         "removed {} programs and {} maps\n",
         report.links, report.maps

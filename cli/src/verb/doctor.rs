@@ -80,7 +80,7 @@ async fn envoy(choice: &EnvoyChoice) -> Finding {
         without: if available {
             ""
         } else {
-            "no layer 7, which this version does not have yet anyway"
+            "no layer 7: services with HTTPRoutes or GRPCRoutes stay as they were without, or do not work"
         }
         .to_owned(),
     }

@@ -5,6 +5,7 @@ mod check;
 mod cleanup;
 mod control;
 mod doctor;
+mod envoy;
 mod flows;
 mod look;
 mod tasks;
@@ -49,6 +50,7 @@ pub(crate) async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Conntrack(args) => flows::conntrack(&args).await?,
         Verb::Check(args) => check::run(&args).await?,
         Verb::Doctor(args) => doctor::run(&args).await?,
+        Verb::EnvoyProcess(args) => envoy::run(&args)?,
         Verb::Cleanup(args) => cleanup::run(&args)?,
     }
     Ok(())

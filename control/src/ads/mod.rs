@@ -2,6 +2,7 @@
 //!
 //! See <https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol>.
 
+mod back_end;
 mod delta;
 mod history;
 mod nack;
@@ -12,6 +13,7 @@ mod store;
 mod stream;
 mod subscription;
 
+pub use back_end::Stores;
 pub use nack::{Nack, Nacks};
 pub use server::AdsServer;
 pub use store::{Batch, Entry, Store, Table, Version};

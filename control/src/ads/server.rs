@@ -15,10 +15,10 @@ use weft_proto::envoy::envoy::service::discovery::v3::{
 };
 use weft_proto::resource::ResourceType;
 
+use super::back_end::Stores;
 use super::delta::DeltaSession;
 use super::nack::Nacks;
 use super::sotw::SotwSession;
-use super::store::Store;
 use super::stream;
 
 /// A client that resumes names everything it has in one request.
@@ -26,10 +26,10 @@ const MAX_REQUEST_BYTES: usize = 128 << 20;
 
 type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// Serves one store to any number of streams.
+/// Serves what is published to any number of streams.
 #[derive(Clone, Debug)]
 pub struct AdsServer {
-    store: Arc<Store>,
+    stores: Stores,
     nacks: Arc<Nacks>,
     drain: CancellationToken,
 }
@@ -37,9 +37,9 @@ pub struct AdsServer {
 impl AdsServer {
     /// A server whose streams end when `drain` is cancelled.
     #[must_use]
-    pub const fn new(store: Arc<Store>, nacks: Arc<Nacks>, drain: CancellationToken) -> Self {
+    pub const fn new(stores: Stores, nacks: Arc<Nacks>, drain: CancellationToken) -> Self {
         Self {
-            store,
+            stores,
             nacks,
             drain,
         }
@@ -84,10 +84,11 @@ impl AggregatedDiscoveryService for AdsServer {
         request: Request<Streaming<DiscoveryRequest>>,
     ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
         let session = SotwSession::new(Arc::clone(&self.nacks), control_plane());
+        let store = Arc::clone(self.stores.of(request.metadata()));
         Ok(Response::new(Box::pin(stream::spawn(
             session,
             request.into_inner(),
-            Arc::clone(&self.store),
+            store,
             self.drain.clone(),
         ))))
     }
@@ -97,10 +98,11 @@ impl AggregatedDiscoveryService for AdsServer {
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
         let session = DeltaSession::new(Arc::clone(&self.nacks), control_plane());
+        let store = Arc::clone(self.stores.of(request.metadata()));
         Ok(Response::new(Box::pin(stream::spawn(
             session,
             request.into_inner(),
-            Arc::clone(&self.store),
+            store,
             self.drain.clone(),
         ))))
     }

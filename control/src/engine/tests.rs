@@ -65,6 +65,24 @@ fn manifest() -> impl Strategy<Value = Value> {
                 }],
             })
         ),
+        (
+            name(),
+            name(),
+            prop::option::of(Just(80)),
+            prop::collection::vec(name(), 0..3),
+            created()
+        )
+            .prop_map(|(name, parent, port, backends, created)| {
+                let backends = backends.iter().map(|b| json!({"name": b, "port": 80}));
+                json!({
+                    "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+                    "metadata": {"name": name, "creationTimestamp": created},
+                    "spec": {
+                        "parentRefs": [{"group": "", "kind": "Service", "name": parent, "port": port}],
+                        "rules": [{"backendRefs": backends.collect::<Vec<_>>()}],
+                    },
+                })
+            }),
         (name(), name(), created()).prop_map(|(name, target, created)| json!({
             "apiVersion": "weft.io/v1alpha1", "kind": "TrafficPolicy",
             "metadata": {"name": name, "creationTimestamp": created},
@@ -171,7 +189,7 @@ impl World {
         let mut batch = crate::ads::Batch::default();
         self.engine.take(event, &mut batch);
         self.engine.translate(&mut batch);
-        self.store.publish(batch);
+        self.engine.publish_batch(batch);
     }
 }
 
@@ -201,6 +219,7 @@ proptest! {
             fresh.tell(Event::Applied(object));
         }
         prop_assert_eq!(published(&world.store), published(&fresh.store));
+        prop_assert_eq!(published(&world.engine.envoys()), published(&fresh.engine.envoys()));
     }
 }
 

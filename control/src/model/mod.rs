@@ -6,6 +6,7 @@ mod dirty;
 mod labels;
 mod namespaces;
 mod pods;
+mod routes;
 mod services;
 mod slices;
 
@@ -20,6 +21,7 @@ use self::access::Access;
 use self::claims::Claims;
 use self::labels::LabelIndex;
 use self::namespaces::Namespaces;
+use self::routes::Routes;
 use self::slices::Slices;
 use crate::object::{
     EndpointSlice, Kind, Node, Object, ObjectName, ObjectRef, Pod, Service, Spec, TrafficPolicy,
@@ -46,6 +48,7 @@ pub struct Model {
     policies: HashMap<ObjectName, Entry<TrafficPolicy>>,
     /// Policies by the service that they target.
     targets: HashMap<ObjectName, BTreeSet<ObjectName>>,
+    routes: Routes,
     claims: Claims,
     namespaces: Namespaces,
     access: Access,
@@ -56,6 +59,7 @@ pub struct Model {
 impl Model {
     /// Takes a new or changed object.
     pub fn apply(&mut self, object: Object) {
+        let kind = object.reference().kind;
         let Object {
             name,
             origin,
@@ -83,8 +87,18 @@ impl Model {
                     spec,
                 }),
             ),
+            Spec::HttpRoute(spec) | Spec::GrpcRoute(spec) => {
+                let reference = ObjectRef { kind, name };
+                self.apply_route(
+                    &reference,
+                    Some(Entry {
+                        origin,
+                        created,
+                        spec,
+                    }),
+                );
+            }
             Spec::Access(policy) => {
-                let kind = policy.kind();
                 self.apply_access(ObjectRef { kind, name }, Some(policy));
             }
         }
@@ -100,6 +114,7 @@ impl Model {
             Kind::EndpointSlice => self.apply_slice(name, None),
             Kind::Service => self.apply_service(name, None),
             Kind::TrafficPolicy => self.apply_policy(name, None),
+            Kind::HTTPRoute | Kind::GRPCRoute => self.apply_route(reference, None),
             Kind::NetworkPolicy | Kind::ClusterNetworkPolicy | Kind::AuthorizationPolicy => {
                 self.apply_access(reference.clone(), None);
             }

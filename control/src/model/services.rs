@@ -10,6 +10,8 @@ impl Model {
             return;
         }
         self.dirty.services.insert(name.clone());
+        let routing = self.routing_to(name);
+        self.dirty.services.extend(routing);
         let claimant = |entry: &Entry<Service>| Claimant {
             created: entry.created,
             service: name.clone(),

@@ -6,6 +6,7 @@ mod name;
 mod namespace;
 mod node;
 mod pod;
+mod route;
 mod service;
 mod traffic_policy;
 
@@ -21,6 +22,10 @@ pub use name::{Kind, ObjectName, ObjectRef};
 pub use namespace::Namespace;
 pub use node::Node;
 pub use pod::Pod;
+pub use route::{
+    BackendRef, PathRewrite, Route, RouteBackend, RouteParent, RouteRule, RuleAction, RuleForward,
+    RuleRedirect,
+};
 pub use service::{Service, ServicePort, SlicePort, TargetPort};
 pub use traffic_policy::TrafficPolicy;
 
@@ -52,6 +57,10 @@ pub enum Spec {
     EndpointSlice(Arc<EndpointSlice>),
     /// How services are to be balanced.
     TrafficPolicy(Arc<TrafficPolicy>),
+    /// Where requests of services go.
+    HttpRoute(Arc<Route>),
+    /// The same, written for gRPC.
+    GrpcRoute(Arc<Route>),
     /// Who may talk to whom.
     Access(Arc<AccessPolicy>),
 }
@@ -68,6 +77,8 @@ impl Object {
                 Spec::Service(_) => Kind::Service,
                 Spec::EndpointSlice(_) => Kind::EndpointSlice,
                 Spec::TrafficPolicy(_) => Kind::TrafficPolicy,
+                Spec::HttpRoute(_) => Kind::HTTPRoute,
+                Spec::GrpcRoute(_) => Kind::GRPCRoute,
                 Spec::Access(policy) => policy.kind(),
             },
             name: self.name.clone(),

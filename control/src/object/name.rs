@@ -18,6 +18,10 @@ pub enum Kind {
     EndpointSlice,
     /// `weft.io/v1alpha1` TrafficPolicy
     TrafficPolicy,
+    /// `gateway.networking.k8s.io/v1` HTTPRoute
+    HTTPRoute,
+    /// `gateway.networking.k8s.io/v1` GRPCRoute
+    GRPCRoute,
     /// `networking.k8s.io/v1` NetworkPolicy
     NetworkPolicy,
     /// `policy.networking.k8s.io/v1alpha2` ClusterNetworkPolicy
@@ -28,13 +32,15 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Namespace,
         Self::Node,
         Self::Pod,
         Self::Service,
         Self::EndpointSlice,
         Self::TrafficPolicy,
+        Self::HTTPRoute,
+        Self::GRPCRoute,
         Self::NetworkPolicy,
         Self::ClusterNetworkPolicy,
         Self::AuthorizationPolicy,
@@ -50,6 +56,8 @@ impl Kind {
             Self::Service => "Service",
             Self::EndpointSlice => "EndpointSlice",
             Self::TrafficPolicy => "TrafficPolicy",
+            Self::HTTPRoute => "HTTPRoute",
+            Self::GRPCRoute => "GRPCRoute",
             Self::NetworkPolicy => "NetworkPolicy",
             Self::ClusterNetworkPolicy => "ClusterNetworkPolicy",
             Self::AuthorizationPolicy => "AuthorizationPolicy",
@@ -63,6 +71,11 @@ impl Kind {
             Self::Namespace | Self::Node | Self::Pod | Self::Service => &["v1"],
             Self::EndpointSlice => &["discovery.k8s.io/v1"],
             Self::TrafficPolicy => &["weft.io/v1alpha1"],
+            Self::HTTPRoute => &[
+                "gateway.networking.k8s.io/v1",
+                "gateway.networking.k8s.io/v1beta1",
+            ],
+            Self::GRPCRoute => &["gateway.networking.k8s.io/v1"],
             Self::NetworkPolicy => &["networking.k8s.io/v1"],
             Self::ClusterNetworkPolicy => &["policy.networking.k8s.io/v1alpha2"],
             Self::AuthorizationPolicy => &["security.istio.io/v1", "security.istio.io/v1beta1"],

@@ -22,7 +22,7 @@ impl<'de> Deserialize<'de> for GoDuration {
     }
 }
 
-fn parse(text: &str) -> Option<Duration> {
+pub(super) fn parse(text: &str) -> Option<Duration> {
     if text.is_empty() || text.len() > 64 || !text.is_ascii() {
         return None;
     }

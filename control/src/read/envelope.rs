@@ -106,6 +106,8 @@ impl<'a> Envelope<'a> {
             | Kind::Node
             | Kind::EndpointSlice
             | Kind::TrafficPolicy
+            | Kind::HTTPRoute
+            | Kind::GRPCRoute
             | Kind::NetworkPolicy
             | Kind::ClusterNetworkPolicy
             | Kind::AuthorizationPolicy => check_subdomain(self.name),

@@ -20,11 +20,9 @@ pub(super) enum Meaning {
 }
 
 /// Kinds that say who may talk to whom or where requests go. To pass over one in silence would be dangerous.
-const NOT_ENFORCED: [(&str, &str); 5] = [
+const NOT_ENFORCED: [(&str, &str); 3] = [
     ("policy.networking.k8s.io", "AdminNetworkPolicy"),
     ("policy.networking.k8s.io", "BaselineAdminNetworkPolicy"),
-    ("gateway.networking.k8s.io", "HTTPRoute"),
-    ("gateway.networking.k8s.io", "GRPCRoute"),
     ("security.istio.io", "PeerAuthentication"),
 ];
 

@@ -13,6 +13,7 @@ mod kinds;
 mod names;
 mod node;
 mod pod;
+mod route;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -200,6 +201,18 @@ fn read_spec(reference: &ObjectRef, value: Value, findings: &mut Findings) -> Op
                 fields::created(&m.metadata),
                 Spec::TrafficPolicy(Arc::new(policy)),
             )
+        }
+        Kind::HTTPRoute => {
+            let m: route::http::Manifest = typed(value, findings)?;
+            let route = route::http::read(&m, &reference.name.namespace, findings);
+            let created = fields::created(&m.metadata);
+            (created, Spec::HttpRoute(Arc::new(route)))
+        }
+        Kind::GRPCRoute => {
+            let m: route::grpc::Manifest = typed(value, findings)?;
+            let route = route::grpc::read(&m, &reference.name.namespace, findings);
+            let created = fields::created(&m.metadata);
+            (created, Spec::GrpcRoute(Arc::new(route)))
         }
         Kind::NetworkPolicy | Kind::ClusterNetworkPolicy | Kind::AuthorizationPolicy => {
             let policy = access::read(reference, &value, findings)?;

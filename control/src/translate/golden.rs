@@ -9,9 +9,10 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use weft_proto::convert;
+use weft_proto::envoy::envoy::config::route::v3::RouteConfiguration;
 use weft_proto::model::policy::Tier;
 use weft_proto::model::{
-    Cluster, ClusterEndpoints, EndpointSource, Listener, Policy, Problem, Resource, Workload,
+    Cluster, ClusterEndpoints, EndpointSource, Layer, Listener, Policy, Problem, Resource, Workload,
 };
 use weft_proto::resource::ResourceType;
 
@@ -63,7 +64,9 @@ fn resources_of(path: &Path) -> String {
     sender.try_send(events).unwrap();
     drop(sender);
     let store = Arc::new(Store::default());
-    Engine::new(Arc::clone(&store), Settings::default()).run(receiver);
+    let engine = Engine::new(Arc::clone(&store), Settings::default());
+    let envoys = engine.envoys();
+    engine.run(receiver);
     let mut text = String::new();
     for resource_type in ResourceType::ALL {
         store.read(|snapshot| {
@@ -75,7 +78,48 @@ fn resources_of(path: &Path) -> String {
             }
         });
     }
+    show_envoy(&mut text, &envoys);
     text
+}
+
+/// What Envoys get besides: names, and routes as they are.
+fn show_envoy(out: &mut String, envoys: &Store) {
+    envoys.read(|snapshot| {
+        for resource_type in [
+            ResourceType::Cluster,
+            ResourceType::Endpoints,
+            ResourceType::Listener,
+        ] {
+            let mut names: Vec<_> = snapshot.table(resource_type).iter().collect();
+            names.sort_by_key(|(name, _)| Arc::clone(name));
+            for (name, _) in names {
+                writeln!(out, "---\nenvoy's {resource_type}: {name}").unwrap();
+            }
+        }
+        let mut all: Vec<_> = snapshot.table(ResourceType::Route).iter().collect();
+        all.sort_by_key(|(name, _)| Arc::clone(name));
+        // The other family's differ in the names of clusters alone.
+        for (name, entry) in all.into_iter().filter(|(name, _)| name.ends_with("#4")) {
+            let table: RouteConfiguration = convert::unpack(&entry.any, "").unwrap();
+            writeln!(out, "---\nenvoy's routes: {name}").unwrap();
+            for route in table.virtual_hosts.iter().flat_map(|host| &host.routes) {
+                show_message(out, route);
+            }
+        }
+    });
+}
+
+/// A message without the fields that say nothing.
+fn show_message(out: &mut String, message: &impl std::fmt::Debug) {
+    let says_nothing = |line: &str| {
+        [": None,", ": [],", ": \"\",", ": 0,", ": false,", ": {},"]
+            .iter()
+            .any(|end| line.ends_with(end))
+    };
+    let text = format!("{message:#?}");
+    for line in text.lines().filter(|line| !says_nothing(line)) {
+        writeln!(out, "{line}").unwrap();
+    }
 }
 
 /// One resource as a YAML document; fields that say nothing are left out.
@@ -86,6 +130,7 @@ fn show(out: &mut String, resource: &Resource) {
         Resource::Listener(l) => show_listener(out, l),
         Resource::Policy(p) => show_policy(out, p),
         Resource::Workload(w) => show_workload(out, w),
+        Resource::Routes(_) => unreachable!("routes are for Envoys"),
         Resource::Problem(p) => show_problem(out, p),
     }
 }
@@ -102,6 +147,9 @@ fn show_cluster(out: &mut String, c: &Cluster) {
         if let Some(value) = value {
             writeln!(out, "{field}: {value:?}").unwrap();
         }
+    }
+    if c.http {
+        writeln!(out, "http: true").unwrap();
     }
     if let Some(max) = c.max_connections {
         writeln!(out, "maxConnections: {max}").unwrap();
@@ -148,6 +196,9 @@ fn show_listener(out: &mut String, l: &Listener) {
     writeln!(out, "addresses: {:?}", l.addresses).unwrap();
     writeln!(out, "port: {}/{}", l.port, l.protocol).unwrap();
     writeln!(out, "cluster: {}", l.cluster).unwrap();
+    if l.layer == Layer::Seven {
+        writeln!(out, "layer: 7").unwrap();
+    }
     for (field, value) in [
         ("idleTimeout", l.idle_timeout),
         ("maxDuration", l.max_duration),

@@ -2,13 +2,15 @@
 
 mod conflicts;
 mod endpoints;
+pub(crate) mod envoy;
 #[cfg(test)]
 mod golden;
 mod policy;
+mod routes;
 mod service;
 mod workload;
 
-use weft_proto::model::{Cluster, ClusterEndpoints, Listener, Problem, Protocol};
+use weft_proto::model::{Cluster, ClusterEndpoints, Listener, Problem, Protocol, RouteTable};
 
 pub use endpoints::service_endpoints;
 pub use policy::access;
@@ -27,6 +29,8 @@ pub struct ServiceResources {
     pub clusters: Vec<Cluster>,
     /// One per port.
     pub endpoints: Vec<ClusterEndpoints>,
+    /// One per port that has routes.
+    pub routes: Vec<RouteTable>,
     /// What stands between it and other objects.
     pub problems: Vec<Problem>,
 }

@@ -3,17 +3,21 @@
 use std::net::IpAddr;
 
 use weft_proto::model::{
-    Cluster, EndpointSource, Layer, LbPolicy, Listener, LocalityMode, ServiceRef,
+    Cluster, EndpointSource, Layer, LbPolicy, Listener, LocalityMode, Protocol, RouteTable,
+    ServiceRef,
 };
 
-use super::{ServiceResources, balanced_ports, conflicts, resource_name, service_endpoints};
+use super::{
+    ServiceResources, balanced_ports, conflicts, resource_name, routes, service_endpoints,
+};
 use crate::model::{Claim, Entry, Model};
 use crate::object::{ObjectName, Service, ServicePort, TrafficPolicy};
 
 /// Everything that follows from the service `name`, which need not exist: then only the problems of what refers to it.
 #[must_use]
 pub fn service(model: &Model, name: &ObjectName) -> ServiceResources {
-    let problems = conflicts::of_service(model, name);
+    let mut problems = conflicts::of_service(model, name);
+    problems.extend(routes::problems(model, name));
     let Some(Entry { spec: service, .. }) = model.service(name) else {
         return ServiceResources {
             problems,
@@ -26,18 +30,32 @@ pub fn service(model: &Model, name: &ObjectName) -> ServiceResources {
         .map(|(_, entry)| entry.spec.as_ref().clone())
         .unwrap_or_default();
     let ports = balanced_ports(service);
+    let routes: Vec<RouteTable> = ports
+        .iter()
+        .filter_map(|port| routes::of_port(model, name, port))
+        .collect();
     ServiceResources {
         listeners: ports
             .iter()
             .filter_map(|port| listener(model, name, service, port, &policy))
+            .map(|listener| at_layer(listener, &routes))
             .collect(),
         clusters: ports
             .iter()
-            .map(|port| cluster(name, service, port, &policy))
+            .map(|port| cluster(model, name, service, port, &policy))
             .collect(),
         endpoints: service_endpoints(model, name),
+        routes,
         problems,
     }
+}
+
+/// A port that has routes goes through Envoy.
+fn at_layer(mut listener: Listener, routes: &[RouteTable]) -> Listener {
+    if routes.iter().any(|table| table.name == listener.name) {
+        listener.layer = Layer::Seven;
+    }
+    listener
 }
 
 /// `None` when other services have all its addresses.
@@ -86,6 +104,7 @@ fn owns(model: &Model, name: &ObjectName, address: IpAddr, port: &ServicePort) -
 }
 
 fn cluster(
+    model: &Model,
     name: &ObjectName,
     service: &Service,
     port: &ServicePort,
@@ -106,5 +125,6 @@ fn cluster(
         max_connections: policy.max_connections,
         outlier: policy.outlier,
         unaccelerated: policy.unaccelerated,
+        http: port.protocol == Protocol::Tcp && model.is_routed_to(name),
     }
 }

@@ -94,6 +94,7 @@ async fn set(engine: &EngineHandle, resource: Resource) {
     let mut update = Update::new(resource.resource_type());
     let name = resource.name();
     let resource = NodeResource::new(resource, &mut LocalityPool::default());
+    let resource = resource.expect("one for agents");
     update.upserts.push((name, resource));
     engine.apply(update).await.expect("the engine runs");
 }
@@ -174,6 +175,7 @@ async fn fill(engine: &EngineHandle) {
             max_connections: None,
             outlier: None,
             unaccelerated: false,
+            http: false,
         }),
     )
     .await;

@@ -53,6 +53,7 @@ abi!(
     types::sweep,
     types::check,
     types::accel_pod,
+    types::proxy_state,
     u8,
     u32,
     u64,
@@ -181,3 +182,27 @@ fn outcome(result: i32, returned: u32) -> io::Result<()> {
         (0, error) | (error, _) => Err(io::Error::from_raw_os_error(-error)),
     }
 }
+
+/// The cookie of this thread's network namespace, which programs see with each socket of it.
+pub(super) fn netns_cookie() -> io::Result<u64> {
+    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+    let mut cookie = 0_u64;
+    let mut size = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `size` bytes to `cookie`, which is that large, and both outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            std::ptr::from_mut(&mut cookie).cast(),
+            &mut size,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(cookie)
+}
+
+/// Since Linux 5.14; the number is the same on all architectures that this is built for.
+const SO_NETNS_COOKIE: libc::c_int = 71;

@@ -9,7 +9,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, OpenMapMut, OpenObject};
 
 use super::skel::{WeftSkel, WeftSkelBuilder};
-use super::{BpfError, PinDir, accel, clock, size};
+use super::{BpfError, PinDir, abi, accel, clock, size};
 use crate::accel::{Acceleration, Mode};
 
 /// Sizes that differ from those in `bpf/include/maps.h` and [`size::of_machine`]: map name to entries.
@@ -68,6 +68,7 @@ pub fn load_with(
         settings.node_netns = own_netns();
         settings.accel_bound = acceleration.bound.get();
         settings.accel_blocking = u32::from(acceleration.mode == Mode::Eager);
+        settings.node_cookie = abi::netns_cookie().unwrap_or(0);
     }
     let skel = open.load().map_err(failed("loading the BPF programs"))?;
     Ok(Loaded {

@@ -32,6 +32,9 @@ pub use conntrack::ConntrackMaps;
 pub use counters::Counters;
 pub use events::Events;
 pub use load::{Loaded, MapSizes, load, load_with, trial_load};
+/// `MARK_TO_PROXY` of bpf/include/abi/proxy.h: a macro, which the skeleton has not.
+pub(crate) const MARK_TO_PROXY: u32 = 0x5eed_0000;
+
 pub use open::{open_policy_tables, open_tables};
 pub use pin::{PinDir, PinError};
 pub use pod::PodHook;

@@ -15,6 +15,7 @@ use crate::conntrack::Timeouts;
 use crate::datapath::Observation;
 use crate::doctor;
 use crate::limits::{HealthIterator, Tender};
+use crate::proxy::ProxyState;
 use crate::tables::policy::PolicyTables;
 use crate::tables::{AllocatedIds, BackendEntry, BackendId, BackendLoad, Table, Tables};
 
@@ -125,6 +126,15 @@ impl Loaded {
         let destroyer = self.destroyer("weft_close_flows_tcp", "weft_close_flows_udp")?;
         let flows = BpfTable::<ClosingFlow, u32>::new("closing_flows", self.map("closing_flows")?)?;
         FlowCloser::new(Box::new(flows), destroyer).map_err(BpfError::Interfaces)
+    }
+
+    /// Tells the kernel whether the node's Envoy serves.
+    ///
+    /// # Errors
+    /// When the map is missing or of another layout.
+    pub fn proxy_switch(&self) -> Result<Box<dyn Table<u32, ProxyState>>, BpfError> {
+        let switch = BpfTable::<u32, ProxyState>::new("proxy_state", self.map("proxy_state")?)?;
+        Ok(Box::new(switch))
     }
 
     fn destroyer(&mut self, tcp: &str, udp: &str) -> Result<Destroyer, BpfError> {

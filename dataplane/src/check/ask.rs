@@ -54,6 +54,7 @@ struct Target {
     service: String,
     protocol: u8,
     destinations: Vec<SocketAddr>,
+    by_proxy: bool,
 }
 
 /// Asks the kernel.
@@ -68,6 +69,7 @@ pub fn check(
     let sources = sources(&question.from, directory)?;
     let targets = targets(question, directory)?;
     let mut cases = Vec::new();
+    let (by_proxy, targets): (Vec<_>, Vec<_>) = targets.into_iter().partition(|t| t.by_proxy);
     for target in &targets {
         let mut asked = false;
         for packet in packets(&sources, target) {
@@ -90,7 +92,8 @@ pub fn check(
         .filter(|target| target.destinations.is_empty())
         .map(|target| target.service.as_str())
         .collect();
-    Ok(reply(&cases, &empty, directory))
+    let by_proxy: Vec<&str> = by_proxy.iter().map(|t| t.service.as_str()).collect();
+    Ok(reply(&cases, &empty, &by_proxy, directory))
 }
 
 fn packets<'a>(sources: &'a [IpAddr], target: &'a Target) -> impl Iterator<Item = Packet> + 'a {
@@ -184,6 +187,7 @@ fn direct(
             .iter()
             .map(|address| SocketAddr::new(*address, port))
             .collect(),
+        by_proxy: false,
     };
     Ok(ports.into_iter().map(target).collect())
 }
@@ -204,6 +208,7 @@ fn service(
             service: port.service.clone(),
             protocol: port.protocol,
             destinations: port.backends.iter().copied().filter(&of_family).collect(),
+            by_proxy: port.by_proxy,
         })
         .collect();
     match ports.first() {

@@ -76,6 +76,8 @@ pub struct ServicePort {
     pub protocol: u8,
     /// What new connections from this node can land on.
     pub backends: Vec<SocketAddr>,
+    /// Pods reach it through Envoy, whose routes choose the backend.
+    pub by_proxy: bool,
 }
 
 /// What the agent knows about places.

@@ -22,10 +22,11 @@ pub(super) struct Case<'a> {
     pub(super) judged: Judged,
 }
 
-/// `empty`: services that have no backend.
+/// `empty`: services that have no backend; `by_proxy`: those that pods reach through Envoy.
 pub(super) fn reply(
     cases: &[Case<'_>],
     empty: &[&str],
+    by_proxy: &[&str],
     directory: &dyn Directory,
 ) -> wire::CheckReply {
     let mut groups: Vec<(wire::Answer, &Case<'_>)> = Vec::new();
@@ -43,7 +44,8 @@ pub(super) fn reply(
         .into_iter()
         .map(|(answer, case)| explain(answer, case, directory));
     let refused = empty.iter().map(|service| no_backend(service));
-    let answers: Vec<wire::Answer> = explained.chain(refused).collect();
+    let handed_over = by_proxy.iter().map(|service| via_envoy(service));
+    let answers: Vec<wire::Answer> = explained.chain(refused).chain(handed_over).collect();
     wire::CheckReply {
         verdict: overall(&answers).to_owned(),
         hints: hints(&answers),
@@ -248,6 +250,19 @@ fn no_backend(service: &str) -> wire::Answer {
             message: reason.clause().to_owned(),
             ..Default::default()
         }),
+        ..Default::default()
+    }
+}
+
+/// Who is asked there depends on the request.
+fn via_envoy(service: &str) -> wire::Answer {
+    wire::Answer {
+        service: service.to_owned(),
+        verdict: ALLOWED.to_owned(),
+        path: "envoy".to_owned(),
+        message: format!(
+            "via Envoy: requests to {service} go to the node's Envoy, and its routes choose a backend; whether the connection that it opens in the client's name is let through, tells `weft check` with that backend's pod"
+        ),
         ..Default::default()
     }
 }

@@ -157,12 +157,15 @@ impl FlowCloser {
         for flow in closing.iter().filter(|flow| flow.has_sockets()) {
             let [first, second] = flow.ends;
             for (own, other) in [(first, second), (second, first)] {
-                if let Some(home) = homes(own.ip()) {
-                    let socket = ClosingSocket {
-                        local: own,
-                        remote: other,
-                        protocol: flow.protocol,
-                    };
+                let socket = ClosingSocket {
+                    local: own,
+                    remote: other,
+                    protocol: flow.protocol,
+                };
+                let home = homes(own.ip());
+                // Envoy speaks in the name of pods, from the node's namespace.
+                let proxy = home.filter(|home| *home != Home::Node).map(|_| Home::Node);
+                for home in home.into_iter().chain(proxy) {
                     sockets.entry(home).or_default().push((*flow, socket));
                 }
             }

@@ -86,6 +86,7 @@ impl Engine {
             ResourceType::Cluster => r.clusters.keys().map(|n| n.to_string()).collect(),
             ResourceType::Endpoints => r.endpoints.keys().map(|n| n.to_string()).collect(),
             ResourceType::Listener => r.listeners.keys().cloned().collect(),
+            ResourceType::Route => Vec::new(),
             ResourceType::Policy => self.policies.names().map(ToOwned::to_owned).collect(),
             ResourceType::Workload => r.workloads.keys().cloned().collect(),
             ResourceType::Problem => r.problems.keys().cloned().collect(),
@@ -135,6 +136,7 @@ impl Engine {
                     .set_endpoints(name, EndpointsState::Absent, touched);
             }
             ResourceType::Listener => self.resources.remove_listener(name, touched),
+            ResourceType::Route => {}
             ResourceType::Policy => {
                 self.policies.remove_policy(name);
             }
@@ -188,7 +190,7 @@ impl Engine {
             ResourceType::Listener => self.listener_failure(name),
             ResourceType::Policy => self.policies.policy_rejection(name),
             ResourceType::Workload => self.policies.workload_rejection(name),
-            ResourceType::Problem => None,
+            ResourceType::Problem | ResourceType::Route => None,
         }
     }
 

@@ -341,6 +341,7 @@ impl Engine {
             service.affinity_seconds = plan.affinity_seconds;
             service.unaccelerated = plan.unaccelerated;
             service.settings = plan.settings;
+            service.layer7 = plan.layer7;
             if plan.settings.is_empty() {
                 self.limits.unset(plan.id);
             }

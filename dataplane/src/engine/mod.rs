@@ -72,6 +72,8 @@ pub struct EngineConfig {
     pub retry: Duration,
     /// What becomes of connections about which no policy says anything.
     pub default_policy: Verdict,
+    /// This node has an Envoy, for what needs layer 7.
+    pub has_proxy: bool,
 }
 
 impl EngineConfig {
@@ -84,6 +86,7 @@ impl EngineConfig {
             settle: Duration::from_secs(1),
             retry: Duration::from_secs(5),
             default_policy: Verdict::Allow,
+            has_proxy: false,
         }
     }
 }
@@ -158,8 +161,8 @@ impl Engine {
                 node: config.node.clone(),
                 zone: String::new(),
             },
+            resources: Resources::new(config.has_proxy),
             config,
-            resources: Resources::default(),
             policies,
             services: BTreeMap::new(),
             service_names: HashMap::new(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-use weft_proto::model::{Listener, Protocol, Workload, WorkloadKind};
+use weft_proto::model::{Layer, Listener, Protocol, Workload, WorkloadKind};
 
 use super::Engine;
 use super::resources::keys;
@@ -39,6 +39,7 @@ impl Engine {
             port: listener.port,
             protocol: number(listener.protocol),
             backends: backends.collect(),
+            by_proxy: listener.layer == Layer::Seven,
         }
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Plan {
     pub(super) affinity_seconds: u32,
     pub(super) unaccelerated: bool,
     pub(super) settings: ServiceSettings,
+    /// Pods reach it through Envoy.
+    pub(super) layer7: bool,
     /// Round robin without a position yet.
     pub(super) needs_cursor: bool,
     /// How many of `fresh` stand in `loads` and in `backends` as far as usage is counted.
@@ -67,6 +69,7 @@ struct Desired<'a> {
     affinity_seconds: u32,
     unaccelerated: bool,
     settings: ServiceSettings,
+    layer7: bool,
     /// The endpoints resource is there: what it does not list was taken out of it.
     exists: bool,
 }
@@ -84,6 +87,7 @@ impl Engine {
                     unaccelerated: cluster.unaccelerated,
                     settings: settings(cluster, self.resources.listeners_of(name), selected.len()),
                     selected,
+                    layer7: self.resources.is_layer7(name),
                     exists: true,
                 }
             }
@@ -97,6 +101,7 @@ impl Engine {
                 affinity_seconds: 0,
                 unaccelerated: false,
                 settings: ServiceSettings::default(),
+                layer7: self.resources.is_layer7(name),
                 exists: false,
             },
         };
@@ -118,6 +123,7 @@ impl Engine {
         plan.affinity_seconds = desired.affinity_seconds;
         plan.unaccelerated = desired.unaccelerated;
         plan.settings = desired.settings;
+        plan.layer7 = desired.layer7;
         plan.needs_cursor = desired.policy == LbPolicy::RoundRobin && !service.has_cursor;
         plan.leaving = leaving;
         plan.layout = layout(service, desired.policy, &merge.members, |generation| {
@@ -173,6 +179,7 @@ impl<'a> Merge<'a> {
                 affinity_seconds: 0,
                 unaccelerated: false,
                 settings: ServiceSettings::default(),
+                layer7: false,
                 needs_cursor: false,
                 counted: Counted::default(),
                 failed: None,

@@ -49,6 +49,8 @@ pub(super) struct Resources {
     pub(super) assignments: BTreeMap<ServiceKey, ServiceName>,
     /// VIPs of each service: the inverse of `assignments`.
     pub(super) vips: BTreeMap<ServiceName, BTreeSet<ServiceKey>>,
+    /// This node has an Envoy.
+    pub(super) has_proxy: bool,
     /// Workloads by address.
     workload_names: HashMap<IpAddr, BTreeSet<String>>,
 }
@@ -85,6 +87,14 @@ pub(super) fn keys(listener: &Listener) -> impl Iterator<Item = ServiceKey> + '_
 }
 
 impl Resources {
+    /// None yet; `has_proxy`: this node has an Envoy.
+    pub(super) fn new(has_proxy: bool) -> Self {
+        Self {
+            has_proxy,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn target(&self, cluster: &str) -> Target<'_> {
         let Some(found) = self.clusters.get(cluster) else {
             return Target::Missing;
@@ -107,7 +117,7 @@ impl Resources {
         listener: Listener,
         touched: &mut Touched,
     ) -> Result<(), String> {
-        if listener.layer == Layer::Seven {
+        if listener.layer == Layer::Seven && !self.has_proxy {
             return Err("needs layer 7, which this node has not: no Envoy".to_owned());
         }
         if self.listeners.get(&name) == Some(&listener) {
@@ -193,6 +203,11 @@ impl Resources {
     pub(super) fn listeners_of(&self, name: &ServiceName) -> impl Iterator<Item = &Listener> {
         let vips = self.vips.get(name).into_iter().flatten();
         vips.filter_map(|vip| self.owner(vip))
+    }
+
+    /// Whether pods reach a service through Envoy.
+    pub(super) fn is_layer7(&self, name: &ServiceName) -> bool {
+        self.listeners_of(name).any(|l| l.layer == Layer::Seven)
     }
 
     /// The first VIP that `listener` wants and another has, and who that is.

@@ -44,6 +44,8 @@ pub(super) struct Service {
     /// Its connections stay with TCP.
     pub(super) unaccelerated: bool,
     pub(super) settings: ServiceSettings,
+    /// Pods reach it through Envoy.
+    pub(super) layer7: bool,
     /// Sorted by address.
     pub(super) backends: Vec<Backend>,
     /// Has an entry in `cursors`.
@@ -64,6 +66,7 @@ impl Service {
             affinity_seconds: 0,
             unaccelerated: false,
             settings: ServiceSettings::default(),
+            layer7: false,
             backends: Vec::new(),
             has_cursor: false,
             retired_total: 0,
@@ -117,7 +120,7 @@ impl Service {
             near: self.backends.first().map_or(BackendId(0), |b| b.id),
             flags: self
                 .settings
-                .flags(self.policy)
+                .flags(self.policy, self.layer7)
                 .unaccelerated(self.unaccelerated),
         }
     }

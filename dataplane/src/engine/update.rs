@@ -29,17 +29,18 @@ pub enum NodeResource {
 }
 
 impl NodeResource {
-    /// The compact form of `resource`.
+    /// The compact form of `resource`; `None`: it is Envoy's business.
     #[must_use]
-    pub fn new(resource: Resource, pool: &mut LocalityPool) -> Self {
-        match resource {
+    pub fn new(resource: Resource, pool: &mut LocalityPool) -> Option<Self> {
+        Some(match resource {
+            Resource::Routes(_) => return None,
             Resource::Cluster(c) => Self::Cluster(NodeCluster::new(c, pool)),
             Resource::Endpoints(e) => Self::Endpoints(pool.compact(e.endpoints)),
             Resource::Listener(l) => Self::Listener(l),
             Resource::Policy(p) => Self::Policy(p),
             Resource::Workload(w) => Self::Workload(w),
             Resource::Problem(p) => Self::Problem(p),
-        }
+        })
     }
 }
 

@@ -124,6 +124,7 @@ const fn path(event: &Event) -> &'static str {
     match event.kind {
         EventKind::Ejected | EventKind::Returned => "",
         _ if event.accelerated => "accelerated",
+        _ if event.proxied => "envoy",
         _ => "kernel",
     }
 }

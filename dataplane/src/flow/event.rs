@@ -131,6 +131,8 @@ pub struct Event {
     pub isn: u32,
     /// Some of its bytes, or all, went from socket to socket.
     pub accelerated: bool,
+    /// It goes to the node's Envoy, or was opened by it.
+    pub proxied: bool,
 }
 
 impl Event {
@@ -167,6 +169,7 @@ impl Event {
             tcp_flags: raw.tcp_flags,
             isn: raw.isn,
             accelerated: u32::from(raw.path) == types::flow_path::PATH_ACCELERATED.0,
+            proxied: u32::from(raw.proxy) != types::flow_proxy::PROXY_NONE.0,
         })
     }
 }

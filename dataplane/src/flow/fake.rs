@@ -139,6 +139,7 @@ impl Directory for Fake {
             port: 80,
             protocol: protocol::TCP,
             backends,
+            by_proxy: false,
         }]
     }
 

@@ -40,6 +40,7 @@ texts! {
     REASON_HOST, "host", "a node may always talk to its own pods, and they to it";
     REASON_LAYER7, "layer7", "a policy asks for something that only a proxy can see";
     REASON_RELATED, "related", "it is an ICMP error about a connection that was let through";
+    REASON_PROXY, "proxy", "it goes to the node's Envoy, whose own connection is judged instead";
     REASON_NOT_READY, "not-ready", "the pod's policy is not compiled yet";
     REASON_SPOOFED, "spoofed", "the source address is not the pod's own";
     REASON_MALFORMED, "malformed", "the packet is cut off, or its lengths contradict each other";
@@ -64,6 +65,7 @@ texts! {
     REASON_RATE_LIMIT, "rate-limit", "the service gets more new connections than limits.connectionsPerSecond allows";
     REASON_CONNECT_TIMEOUT, "connect-timeout", "the backend did not answer within timeouts.connect";
     REASON_CONNECT_REFUSED, "connect-refused", "the backend refused it";
+    REASON_PROXY_DOWN, "proxy-down", "it needs layer 7, and the node's Envoy does not serve";
 }
 
 impl Reason {

@@ -30,6 +30,7 @@ pub(crate) fn event(kind: EventKind, reason: Reason) -> Event {
         tcp_flags: 0,
         isn: 0,
         accelerated: false,
+        proxied: false,
     }
 }
 

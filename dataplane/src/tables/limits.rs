@@ -36,7 +36,7 @@ impl ServiceSettings {
 
     /// What the kernel has to look at for these settings and this policy.
     #[must_use]
-    pub fn flags(&self, policy: LbPolicy) -> ServiceFlags {
+    pub fn flags(&self, policy: LbPolicy, layer7: bool) -> ServiceFlags {
         use types::service_flags as f;
         let wanted = [
             (self.connect_ms > 0, f::SERVICE_TIMED),
@@ -50,6 +50,7 @@ impl ServiceSettings {
             ),
             (self.consecutive_failures > 0, f::SERVICE_OUTLIER),
             (policy == LbPolicy::LeastRequest, f::SERVICE_RTT),
+            (layer7, f::SERVICE_LAYER7),
         ];
         let set = wanted.into_iter().filter(|(wanted, _)| *wanted);
         ServiceFlags(set.fold(0, |all, (_, flag)| all | flag.0))
@@ -74,7 +75,7 @@ impl ServiceFlags {
     #[must_use]
     pub const fn need_settings(self) -> bool {
         use types::service_flags as f;
-        self.0 & !(f::SERVICE_RTT.0 | f::SERVICE_UNACCELERATED.0) != 0
+        self.0 & !(f::SERVICE_RTT.0 | f::SERVICE_UNACCELERATED.0 | f::SERVICE_LAYER7.0) != 0
     }
 }
 

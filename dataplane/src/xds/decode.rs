@@ -129,8 +129,9 @@ impl<'a> Decoder<'a> {
             return self.reject(name, "stands twice in one response: the first counts");
         }
         self.versions.push((name.clone(), version));
-        let resource = NodeResource::new(resource, self.pool);
-        self.update.upserts.push((name, resource));
+        if let Some(resource) = NodeResource::new(resource, self.pool) {
+            self.update.upserts.push((name, resource));
+        }
     }
 
     fn reject(&mut self, name: String, reason: &str) {

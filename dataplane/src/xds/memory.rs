@@ -59,6 +59,7 @@ impl Memory {
     pub(super) fn wildcards(&self) -> impl Iterator<Item = ResourceType> + '_ {
         ResourceType::ALL
             .into_iter()
+            .filter(|t| t.is_for_agents())
             .filter(|t| *t != ResourceType::Endpoints && !self.unsupported.contains(t))
     }
 

@@ -21,6 +21,7 @@ mod icmp;
 mod identities;
 mod malformed;
 mod policies;
+mod proxy;
 mod revoked;
 mod sweep;
 mod tcp_close;

@@ -13,7 +13,7 @@ use envoy_types::pb::envoy::config::core::v3::{
 };
 use envoy_types::pb::google::protobuf::value::Kind;
 
-use super::{ConvertError, duration, endpoints, limits, metadata};
+use super::{ConvertError, duration, endpoints, http, limits, metadata};
 use crate::model::{Cluster, EndpointSource, LbPolicy, LocalityMode};
 
 const AFFINITY: &str = "sessionAffinitySeconds";
@@ -63,6 +63,9 @@ pub fn encode_cluster(cluster: &Cluster) -> Pb {
                     .then(|| Kind::StringValue(DISABLED.to_owned())),
             ),
         ]),
+        typed_extension_protocol_options: (cluster.http.then(http::protocol_options))
+            .into_iter()
+            .collect(),
         ..Default::default()
     }
 }
@@ -98,6 +101,9 @@ pub fn decode_cluster(pb: &Pb) -> Result<Cluster, ConvertError> {
         outlier: limits::decode_outlier(pb.outlier_detection.as_ref())
             .map_err(|e| e.within("outlier_detection"))?,
         unaccelerated: unaccelerated(pb)?,
+        http: pb
+            .typed_extension_protocol_options
+            .contains_key(http::PROTOCOL_OPTIONS),
     })
 }
 

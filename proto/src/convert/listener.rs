@@ -25,7 +25,7 @@ use envoy_types::pb::xds::r#type::matcher::v3::{
 };
 use prost::Name;
 
-use super::{ConvertError, address, duration, limits, metadata, pack, unpack};
+use super::{ConvertError, address, duration, http, limits, metadata, pack, unpack};
 use crate::model::{Layer, Listener, Protocol, ServiceRef};
 
 const RATE_LIMIT: &str = "envoy.filters.network.local_ratelimit";
@@ -35,8 +35,10 @@ const UDP_ROUTE: &str = "route";
 // Names in the metadata of UDP listeners, for which Envoy has no such limits.
 const MAX_DURATION: &str = "maxDurationMs";
 const RATE: &str = "connectionsPerSecond";
+// In that of listeners of layer 7, which name no cluster: whom the node's own processes reach without Envoy.
+const CLUSTER: &str = "cluster";
 
-/// The resource for a layer 4 listener.
+/// The resource for `listener`.
 #[must_use]
 pub fn encode_listener(listener: &Listener) -> Pb {
     let mut addresses = listener
@@ -59,6 +61,11 @@ pub fn encode_listener(listener: &Listener) -> Pb {
             ("namespace", text(service.map(|s| &s.namespace))),
             ("service", text(service.map(|s| &s.name))),
             ("portName", text(service.map(|s| &s.port_name))),
+            (
+                CLUSTER,
+                (listener.layer == Layer::Seven)
+                    .then(|| Kind::StringValue(listener.cluster.clone())),
+            ),
             (
                 MAX_DURATION,
                 listener.max_duration.filter(|_| is_udp).map(milliseconds),
@@ -107,9 +114,13 @@ fn tcp_chain(listener: &Listener) -> FilterChain {
     };
     let rate = listener.connections_per_second;
     let rate = rate.map(|n| limits::encode_rate(n, &listener.name));
+    let terminal = match listener.layer {
+        Layer::Four => filter(TCP_PROXY, pack(&proxy)),
+        Layer::Seven => filter(http::MANAGER, pack(&http::manager(listener))),
+    };
     FilterChain {
         filters: (rate.iter().map(|limit| filter(RATE_LIMIT, pack(limit))))
-            .chain([filter(TCP_PROXY, pack(&proxy))])
+            .chain([terminal])
             .collect(),
         ..Default::default()
     }
@@ -306,7 +317,7 @@ fn tcp_target(pb: &Pb) -> Result<Target, ConvertError> {
             "must end in envoy.filters.network.tcp_proxy or http_connection_manager",
         ));
     };
-    let mut target = terminal_filter(last, field)?;
+    let mut target = terminal_filter(last, field, pb)?;
     for (i, filter) in chain.filters.iter().enumerate() {
         let field = format!("{field}[{i}]");
         let Some(filter::ConfigType::TypedConfig(any)) = &filter.config_type else {
@@ -326,13 +337,14 @@ fn tcp_target(pb: &Pb) -> Result<Target, ConvertError> {
     Ok(target)
 }
 
-fn terminal_filter(any: &Any, field: &str) -> Result<Target, ConvertError> {
+fn terminal_filter(any: &Any, field: &str, pb: &Pb) -> Result<Target, ConvertError> {
     if any.type_url == HttpConnectionManager::type_url() {
-        // Its routes are Envoy's business; no kernel cluster stands behind it.
+        // Its routes are Envoy's business.
+        let cluster = metadata::string(pb.metadata.as_ref(), CLUSTER);
         return Ok(Target {
             protocol: Protocol::Tcp,
             layer: Layer::Seven,
-            cluster: String::new(),
+            cluster: cluster.unwrap_or_default().to_owned(),
             idle_timeout: None,
             max_duration: None,
             connections_per_second: None,

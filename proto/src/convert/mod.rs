@@ -7,12 +7,14 @@ mod address;
 mod cluster;
 mod duration;
 mod endpoints;
+mod http;
 mod limits;
 mod listener;
 mod metadata;
 mod policy;
 mod problem;
 mod resource;
+mod route;
 mod workload;
 
 use envoy_types::pb::google::protobuf::Any;
@@ -24,6 +26,7 @@ pub use listener::{decode_listener, encode_listener};
 pub use policy::{closed_policies, decode_policy, encode_policy};
 pub use problem::{decode_problem, encode_problem};
 pub use resource::{decode, encode};
+pub use route::encode_routes;
 pub use workload::{decode_workload, encode_workload};
 
 /// A resource that cannot be used, and the field that says so.

@@ -8,7 +8,7 @@ use envoy_types::pb::google::protobuf::Any;
 use super::{
     ConvertError, decode_cluster, decode_endpoints, decode_listener, decode_policy, decode_problem,
     decode_workload, encode_cluster, encode_endpoints, encode_listener, encode_policy,
-    encode_problem, encode_workload, pack, unpack,
+    encode_problem, encode_routes, encode_workload, pack, unpack,
 };
 use crate::model::Resource;
 use crate::resource::ResourceType;
@@ -23,6 +23,7 @@ pub fn encode(resource: &Resource) -> Any {
         Resource::Listener(l) => pack(&encode_listener(l)),
         Resource::Policy(p) => pack(&encode_policy(p)),
         Resource::Workload(w) => pack(&encode_workload(w)),
+        Resource::Routes(r) => pack(&encode_routes(r)),
         Resource::Problem(p) => pack(&encode_problem(p)),
     }
 }
@@ -53,6 +54,12 @@ pub fn decode(expected: ResourceType, any: &Any) -> Result<Resource, ConvertErro
         ResourceType::Workload => {
             let pb = unpack::<wire::workload::v1::Workload>(any, "")?;
             Resource::Workload(decode_workload(&pb)?)
+        }
+        ResourceType::Route => {
+            return Err(ConvertError::new(
+                "type_url",
+                "routes are for Envoy: the kernel has no use for them",
+            ));
         }
         ResourceType::Problem => {
             let pb = unpack::<wire::status::v1::Problem>(any, "")?;

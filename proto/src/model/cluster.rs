@@ -90,6 +90,8 @@ pub struct Cluster {
     pub outlier: Option<Outlier>,
     /// Its connections stay with TCP where they could go from socket to socket.
     pub unaccelerated: bool,
+    /// Envoy sends requests to it, each in the version of HTTP in which it came.
+    pub http: bool,
 }
 
 /// Passive health checking: an endpoint whose connects fail is ejected, and comes back after a while.

@@ -7,6 +7,7 @@ pub mod policy;
 mod policy_text;
 mod problem;
 mod resource;
+pub mod route;
 mod workload;
 
 pub use cluster::{Cluster, EndpointSource, LbPolicy, LocalityMode, Outlier};
@@ -15,4 +16,5 @@ pub use listener::{Layer, Listener, ParseProtocolError, Protocol, ServiceRef};
 pub use policy::Policy;
 pub use problem::{Problem, Severity};
 pub use resource::Resource;
+pub use route::RouteTable;
 pub use workload::{NamedPort, Workload, WorkloadKind};

@@ -244,6 +244,15 @@ pub struct StringMatch {
 }
 
 impl StringMatch {
+    /// This and nothing else.
+    #[must_use]
+    pub fn exactly(text: &str) -> Self {
+        Self {
+            pattern: Pattern::Exact(text.to_owned()),
+            ignore_case: false,
+        }
+    }
+
     /// Whatever is there, as long as there is something.
     #[must_use]
     pub const fn anything() -> Self {

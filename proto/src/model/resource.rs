@@ -1,6 +1,6 @@
 //! Any one thing that the control plane tells a node.
 
-use super::{Cluster, ClusterEndpoints, Listener, Policy, Problem, Workload};
+use super::{Cluster, ClusterEndpoints, Listener, Policy, Problem, RouteTable, Workload};
 use crate::resource::ResourceType;
 
 /// A resource of any type.
@@ -12,6 +12,8 @@ pub enum Resource {
     Endpoints(ClusterEndpoints),
     /// A service port.
     Listener(Listener),
+    /// Where requests of a service port go.
+    Routes(RouteTable),
     /// Who may talk to whom.
     Policy(Policy),
     /// A pod or node.
@@ -28,6 +30,7 @@ impl Resource {
             Self::Cluster(_) => ResourceType::Cluster,
             Self::Endpoints(_) => ResourceType::Endpoints,
             Self::Listener(_) => ResourceType::Listener,
+            Self::Routes(_) => ResourceType::Route,
             Self::Policy(_) => ResourceType::Policy,
             Self::Workload(_) => ResourceType::Workload,
             Self::Problem(_) => ResourceType::Problem,
@@ -41,6 +44,7 @@ impl Resource {
             Self::Cluster(c) => c.name.clone(),
             Self::Endpoints(e) => e.name.clone(),
             Self::Listener(l) => l.name.clone(),
+            Self::Routes(r) => r.name.clone(),
             Self::Policy(p) => p.name.clone(),
             Self::Workload(w) => w.name.clone(),
             Self::Problem(p) => p.name(),

@@ -98,6 +98,7 @@ fn cluster(service: usize) -> Resource {
         max_connections: None,
         outlier: None,
         unaccelerated: false,
+        http: false,
     })
 }
 

@@ -225,6 +225,8 @@ fn launch(
     options: &WeftOptions,
 ) -> Result<Process> {
     let mut launch = place.command(binary).args(words).args(&options.args);
+    // By variable, so that a test can give another.
+    launch = launch.env("WEFT_ENVOY", "none");
     for (key, value) in &options.env {
         launch = launch.env(key, value);
     }
@@ -243,8 +245,6 @@ fn agent_words(node: &Node) -> Vec<OsString> {
         node.run_dir().into(),
         "--uplink".into(),
         node.uplink().into(),
-        "--envoy".into(),
-        "none".into(),
     ]
 }
 

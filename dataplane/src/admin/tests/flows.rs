@@ -56,6 +56,7 @@ fn event(kind: EventKind, port: u16) -> Event {
         tcp_flags: 2,
         isn: 0,
         accelerated: false,
+        proxied: false,
     }
 }
 

@@ -43,6 +43,7 @@ pub(super) fn cluster(name: &str, policy: LbPolicy, locality: LocalityMode) -> C
         max_connections: None,
         outlier: None,
         unaccelerated: false,
+        http: false,
     }
 }
 
@@ -203,7 +204,7 @@ impl Node {
     pub(super) fn set(&mut self, resource: Resource) -> Applied {
         let mut update = Update::new(resource.resource_type());
         let name = resource.name();
-        let resource = NodeResource::new(resource, &mut self.pool);
+        let resource = NodeResource::new(resource, &mut self.pool).unwrap();
         update.upserts.push((name, resource));
         self.apply(update)
     }

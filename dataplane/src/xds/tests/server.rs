@@ -164,6 +164,7 @@ impl Service {
             max_connections: None,
             outlier: None,
             unaccelerated: false,
+            http: false,
         })
     }
 

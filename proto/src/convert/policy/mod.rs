@@ -13,6 +13,8 @@ mod rules;
 mod selector;
 mod text;
 
+pub(super) use text::encode as encode_string;
+
 use std::collections::BTreeMap;
 
 use envoy_types::pb::envoy::config::rbac::v3::{Rbac, rbac::Action};

@@ -7,7 +7,7 @@ use envoy_types::pb::envoy::r#type::matcher::v3::{
 use crate::convert::ConvertError;
 use crate::model::policy::{Expr, Match, Pattern, StringMatch};
 
-pub(super) fn encode(text: &StringMatch) -> Pb {
+pub(in crate::convert) fn encode(text: &StringMatch) -> Pb {
     Pb {
         ignore_case: text.ignore_case,
         match_pattern: Some(match &text.pattern {

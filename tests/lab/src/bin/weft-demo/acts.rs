@@ -12,10 +12,11 @@ use crate::stage::{DNS, NOBODY, Stage, WEB, WEB_V6, address};
 use crate::talk;
 
 mod denied;
+mod routes;
 
 type Act = fn(&mut Stage) -> Result<()>;
 
-/// All acts. HTTP routes and mTLS come after these.
+/// All acts.
 pub(crate) const ALL: &[(&str, Act)] = &[
     ("Look: what the node's agent has put into the kernel", look),
     ("Balance: requests to one service address", balance),
@@ -29,6 +30,7 @@ pub(crate) const ALL: &[(&str, Act)] = &[
         "A policy: who may not is told so, and why is there to read",
         denied::denied,
     ),
+    ("An HTTP route, through the node's Envoy", routes::routes),
     ("SIGKILL both agents under load", kill_agents),
 ];
 

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use weft_lab::weft::cleanup;
-use weft_lab::{Lab, Output, Pod, Process, ServeOptions, Weft, WeftOptions, bpffs};
+use weft_lab::{Lab, Output, Pod, Process, ServeOptions, Weft, WeftOptions, bpffs, tools};
 
 use crate::talk;
 
 /// Ports that the pods of `deploy/demo` serve.
 pub(crate) const WEB_PORT: u16 = 8080;
 const DNS_PORT: u16 = 5353;
+const HTTP_PORT: u16 = 8000;
+/// What web-1 and web-2, and web-3, serve by HTTP: their label `version`.
+pub(crate) const VERSIONS: [&str; 2] = ["v1", "v2"];
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// Addresses of the services of `deploy/demo`.
@@ -28,6 +31,8 @@ pub(crate) struct Stage {
     pub(crate) agents: Vec<Weft>,
     pub(crate) lab: Lab,
     source: PathBuf,
+    /// The nodes have one.
+    pub(crate) has_envoy: bool,
 }
 
 impl Stage {
@@ -46,15 +51,22 @@ impl Stage {
                 _ => {}
             }
         }
+        let envoy = tools::workspace().join(".cache/envoy/envoy");
+        let has_envoy = envoy.exists();
+        let mut options = WeftOptions::default();
+        if has_envoy {
+            options = options.arg("--envoy").arg(envoy);
+        }
         let mut agents = Vec::new();
         for node in lab.nodes() {
-            agents.push(Weft::up(node, lab.manifests(), WeftOptions::default())?);
+            agents.push(Weft::up(node, lab.manifests(), options.clone())?);
         }
         let stage = Self {
             _servers: servers,
             agents,
             lab,
             source: manifests.to_owned(),
+            has_envoy,
         };
         stage.wait_ready()?;
         Ok(stage)
@@ -84,6 +96,31 @@ impl Stage {
         let output = self.ask(args)?;
         talk::command(&format!("weft {}", args.join(" ")), &output);
         Ok(output.stdout)
+    }
+
+    /// Puts a file of `routes/` beside the other manifests.
+    pub(crate) fn add_route(&self, name: &str) -> Result<()> {
+        let path = self.source.join("routes").join(format!("{name}.yaml"));
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(self.lab.manifests().write(name, &text)?)
+    }
+
+    /// Starts an HTTP server in each web pod, which calls itself by its version.
+    pub(crate) fn serve_http(&self) -> Result<Vec<Process>> {
+        let script = tools::workspace().join("tests/e2e/fixtures/http_server.py");
+        let mut servers = Vec::new();
+        for pod in self.lab.pods() {
+            let version = match pod.name() {
+                "web-1" | "web-2" => VERSIONS[0],
+                "web-3" => VERSIONS[1],
+                _ => continue,
+            };
+            let server = pod.command("python3").arg(&script).arg(version);
+            let mut server = server.arg(HTTP_PORT.to_string()).spawn()?;
+            server.wait_for_line("ready", READY_WITHIN)?;
+            servers.push(server);
+        }
+        Ok(servers)
     }
 
     /// Puts a policy of `policies/` beside the other manifests.

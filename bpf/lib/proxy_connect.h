@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * Connections to and by the node's Envoy, where they are opened. Envoy connects to backends from the address of the pod whose request it
+ * carries: that pod's egress policy is asked here, as those connections leave no pod's interface. Ingress is judged at the backend's.
+ */
+#ifndef WEFT_LIB_PROXY_CONNECT_H
+#define WEFT_LIB_PROXY_CONNECT_H
+
+#include "../include/weft.h"
+#include "address.h"
+#include "identity.h"
+#include "policy.h"
+#include "proxy.h"
+#include "refuse.h"
+
+#define AF_INET 2
+
+/* Envoy's: a socket of the node's network namespace with a mark that only the privileged can set there. */
+static __always_inline bool is_by_proxy(struct bpf_sock_addr *ctx)
+{
+	return ctx->sk && ctx->sk->mark == MARK_BY_PROXY && bpf_get_netns_cookie(ctx) == node_cookie;
+}
+
+/* Left as it is: the SYN is handed over at the pod's interface. */
+static __always_inline int connect_downstream(const struct endpoint *user, __u32 service)
+{
+	if (is_proxy_ready())
+		return SOCKET_ALLOW;
+	tell_refused(user, service, IPPROTO_TCP, REASON_PROXY_DOWN);
+	return refuse(COUNTER_REFUSED);
+}
+
+static __always_inline struct weft_addr bound_address(struct bpf_sock_addr *ctx)
+{
+	struct weft_addr addr = {};
+
+	if (ctx->family == AF_INET) {
+		__be32 ip = ctx->sk->src_ip4;
+
+		/* Else the compiler makes one load of both families', from a place that it computes: verifiers take none. */
+		barrier_var(ip);
+		return v4_mapped(ip);
+	}
+	addr.word[0] = ctx->sk->src_ip6[0];
+	addr.word[1] = ctx->sk->src_ip6[1];
+	addr.word[2] = ctx->sk->src_ip6[2];
+	addr.word[3] = ctx->sk->src_ip6[3];
+	return addr;
+}
+
+/* What the egress policy of the pod at `client` says about a connection to `server`. Returns the reason of a refusal. */
+VERIFIED_ONCE int judge_upstream(const struct weft_addr *client, const struct endpoint *server, struct rule *rule)
+{
+	struct question question = { .egress = 1 };
+	struct party source, destination;
+	struct weft_addr addr;
+
+	if (!client || !server || !rule)
+		return REASON_MALFORMED;
+	addr = *client;
+	identify(&addr, &source);
+	addr = server->addr;
+	identify(&addr, &destination);
+	/* Whoever it is, no pod of this node. */
+	if (!source.interface)
+		return REASON_SPOOFED;
+	question.interface = source.interface;
+	question.peer = destination.identity;
+	question.peer_flags = destination.flags;
+	question.point = policy_point(IPPROTO_TCP, server->port);
+	judge(&question, rule);
+	if (rule->verdict == VERDICT_ALLOW)
+		return REASON_NONE;
+	return rule->reason ? rule->reason : REASON_POLICY;
+}
+
+static __noinline int tell_upstream_refused(const struct weft_addr *client, const struct endpoint *server, const struct rule *rule,
+                                            __u32 why)
+{
+	struct event event = { .protocol = IPPROTO_TCP, .type = EVENT_DENIED, .proxy = PROXY_UPSTREAM_0 };
+
+	event.source = *client;
+	event.destination = server->addr;
+	event.destination_port = server->port;
+	event.rule = rule->id;
+	event.direction = DIRECTION_EGRESS;
+	event.verdict = VERDICT_DENY;
+	event.reason = why;
+	emit(&event);
+	return 0;
+}
+
+static __always_inline int connect_upstream(struct bpf_sock_addr *ctx, const struct endpoint *server)
+{
+	struct weft_addr client = bound_address(ctx);
+	struct rule rule = {};
+	__u32 why;
+
+	/* In nobody's name, as a copy of a request: the node's own address. Judged at the backend's interface, see PROXY_OWN. */
+	if (!client.word[0] && !client.word[1] && !client.word[3])
+		return SOCKET_ALLOW;
+	why = judge_upstream(&client, server, &rule);
+	if (!why)
+		return SOCKET_ALLOW;
+	tell_upstream_refused(&client, server, &rule, why);
+	return refuse(COUNTER_REFUSED);
+}
+
+#endif

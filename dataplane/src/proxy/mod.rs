@@ -1,0 +1,107 @@
+//! What the agent does for the node's Envoy: has packets reach it, tells the kernel whether it serves, and passes on what the control
+//! plane has for it. Starting it and keeping it alive is another's business (`weft-l7-proxy`).
+
+mod relay;
+mod routing;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub use relay::Relay;
+pub use routing::{Routing, remove as remove_routing};
+
+use crate::bpf::{Record, types};
+use crate::tables::Table;
+
+/// An Envoy that somebody else keeps alive.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// Whether it serves. The sender is dropped once it has ended for good.
+    pub ready: watch::Receiver<bool>,
+    /// Unix socket where it finds its control plane: the agent listens there.
+    pub control: PathBuf,
+}
+
+/// The element of map `proxy_state`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProxyState {
+    /// It serves: what is for it is handed over, not refused.
+    pub ready: bool,
+}
+
+impl Record for ProxyState {
+    type Raw = types::proxy_state;
+
+    fn to_raw(&self) -> Self::Raw {
+        types::proxy_state {
+            ready: self.ready.into(),
+            pad: 0,
+        }
+    }
+
+    fn from_raw(raw: Self::Raw) -> Option<Self> {
+        Some(Self {
+            ready: raw.ready == 1,
+        })
+    }
+}
+
+/// Envoy may take this long to finish what it has begun, once the agent stops.
+const LEAVE_WITHIN: Duration = Duration::from_secs(15);
+
+/// Tells the kernel whether Envoy serves, until it has ended for good; then takes the routing away.
+///
+/// # Errors
+/// When the kernel cannot be told: it would hand over to nobody.
+pub async fn follow(
+    mut ready: watch::Receiver<bool>,
+    mut switch: Box<dyn Table<u32, ProxyState>>,
+    routing: Option<Routing>,
+    drain: CancellationToken,
+) -> Result<(), String> {
+    let told = loop {
+        let state = ProxyState {
+            ready: *ready.borrow_and_update(),
+        };
+        if let Err(e) = switch.write(&[(0, state)]) {
+            break Err(e.to_string());
+        }
+        let changed = async {
+            tokio::select! {
+                changed = ready.changed() => changed.is_ok(),
+                () = async {
+                    drain.cancelled().await;
+                    tokio::time::sleep(LEAVE_WITHIN).await;
+                } => false,
+            }
+        };
+        if !changed.await {
+            break Ok(());
+        }
+    };
+    if let Err(e) = switch.write(&[(0, ProxyState { ready: false })]) {
+        tracing::warn!("the kernel was not told that Envoy has ended: {e}");
+    }
+    if let Some(routing) = routing {
+        routing.remove();
+    }
+    drain.cancelled().await;
+    told
+}
+
+/// Tells the kernel that no Envoy serves.
+///
+/// # Errors
+/// When it cannot be told.
+pub async fn without(
+    mut switch: Box<dyn Table<u32, ProxyState>>,
+    drain: CancellationToken,
+) -> Result<(), String> {
+    let told = switch.write(&[(0, ProxyState { ready: false })]);
+    told.map_err(|e| e.to_string())?;
+    drain.cancelled().await;
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Envoy's way to the control plane: it asks the agent over a Unix socket, and the agent asks on, the way it asks for itself. So Envoy needs
+//! neither the control plane's address nor credentials, and says nothing about itself that would count.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tokio::net::UnixListener;
+use tokio::sync::Mutex;
+use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic::metadata::MetadataValue;
+use tonic::transport::{Channel, Server};
+use tonic::{Request, Response, Status, Streaming};
+use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient as Client;
+use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_server::{
+    AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
+};
+use weft_proto::envoy::envoy::service::discovery::v3::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+};
+use weft_proto::resource::{BACK_END, BACK_END_ENVOY};
+
+use crate::xds::Connect;
+
+/// A full configuration in one message.
+const MAX_MESSAGE_BYTES: usize = 128 << 20;
+
+/// Serves Envoy's control plane by asking the agent's.
+pub struct Relay {
+    control: Mutex<Box<dyn Connect>>,
+}
+
+impl Relay {
+    /// Asks `control`.
+    #[must_use]
+    pub fn new(control: Box<dyn Connect>) -> Self {
+        Self {
+            control: Mutex::new(control),
+        }
+    }
+
+    /// Serves at `socket` until `drain` is cancelled.
+    ///
+    /// # Errors
+    /// When nothing can be served there.
+    pub async fn serve(self, socket: PathBuf, drain: CancellationToken) -> Result<(), String> {
+        let listener = listen(&socket).map_err(|e| format!("{}: {e}", socket.display()))?;
+        Server::builder()
+            .add_service(AggregatedDiscoveryServiceServer::new(self))
+            .serve_with_incoming_shutdown(
+                UnixListenerStream::new(listener),
+                drain.cancelled_owned(),
+            )
+            .await
+            .map_err(|e| e.to_string())
+    }
+
+    async fn client(&self) -> Result<Client<Channel>, Status> {
+        let channel = self.control.lock().await.connect().await;
+        let channel = channel.map_err(|e| Status::unavailable(e.to_string()))?;
+        Ok(Client::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES))
+    }
+}
+
+/// Only root may ask. One that a killed agent left is in the way.
+fn listen(socket: &Path) -> io::Result<UnixListener> {
+    match std::fs::remove_file(socket) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
+    let listener = UnixListener::bind(socket)?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// The requests of a stream until it breaks, as a stream of the node's Envoy.
+fn on_behalf<T: Send + 'static>(
+    incoming: Request<Streaming<T>>,
+) -> Request<impl futures::Stream<Item = T> + Send + 'static> {
+    let requests = incoming.into_inner();
+    let requests = tokio_stream::StreamExt::map_while(requests, Result::ok);
+    let mut outgoing = Request::new(requests);
+    let envoy = MetadataValue::from_static(BACK_END_ENVOY);
+    outgoing.metadata_mut().insert(BACK_END, envoy);
+    outgoing
+}
+
+#[tonic::async_trait]
+impl AggregatedDiscoveryService for Relay {
+    type StreamAggregatedResourcesStream = Streaming<DiscoveryResponse>;
+    type DeltaAggregatedResourcesStream = Streaming<DeltaDiscoveryResponse>;
+
+    async fn stream_aggregated_resources(
+        &self,
+        request: Request<Streaming<DiscoveryRequest>>,
+    ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
+        let mut client = self.client().await?;
+        let requests = on_behalf(request);
+        let answer = client.stream_aggregated_resources(requests).await?;
+        Ok(Response::new(answer.into_inner()))
+    }
+
+    async fn delta_aggregated_resources(
+        &self,
+        request: Request<Streaming<DeltaDiscoveryRequest>>,
+    ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
+        let mut client = self.client().await?;
+        let requests = on_behalf(request);
+        let answer = client.delta_aggregated_resources(requests).await?;
+        Ok(Response::new(answer.into_inner()))
+    }
+}

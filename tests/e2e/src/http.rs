@@ -1,0 +1,166 @@
+//! A mesh with the real Envoy on its nodes, and HTTP between its pods.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use weft_lab::manifest::{ServiceManifest, ServicePort};
+use weft_lab::{LabBuilder, Output, Pod, Process, WeftOptions};
+
+use crate::mesh::{PORT, TARGET, vip_addresses};
+use crate::wait::LONG;
+use crate::{Mesh, Result, eventually};
+
+/// The Envoy that the tests run: `WEFT_TEST_ENVOY`, else the one that scripts/install-envoy has put there.
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+pub fn envoy() -> PathBuf {
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/envoy/envoy");
+    let path = env::var_os("WEFT_TEST_ENVOY").map_or(installed, PathBuf::from);
+    assert!(
+        path.exists(),
+        "no Envoy at {}: run scripts/install-envoy, or name one in WEFT_TEST_ENVOY",
+        path.display()
+    );
+    path
+}
+
+/// Options for a `weft up` with Envoy.
+#[must_use]
+pub fn with_envoy() -> WeftOptions {
+    WeftOptions::default().arg("--envoy").arg(envoy())
+}
+
+/// A mesh whose nodes have Envoy, with a server in each of `servers` that says what it saw.
+///
+/// # Errors
+/// As [`Mesh::start`].
+pub fn start(builder: LabBuilder, servers: &[&str]) -> Result<(Mesh, Vec<Process>)> {
+    let mesh = Mesh::start_with(builder, &with_envoy())?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/http_server.py");
+    let mut processes = Vec::new();
+    for name in servers {
+        let server = mesh.pod(name)?.command("/usr/bin/python3").arg(&script);
+        let mut process = server.arg(name).arg(TARGET.to_string()).spawn()?;
+        process.wait_for_line("ready", LONG)?;
+        processes.push(process);
+    }
+    Ok((mesh, processes))
+}
+
+/// A service of the pods with label `app: NAME`, at the `index`th service address.
+#[must_use]
+pub fn service(name: &str, index: u16) -> ServiceManifest {
+    ServiceManifest::new(name)
+        .cluster_ips(vip_addresses(index))
+        .port(ServicePort::tcp(PORT).named("http").to(TARGET))
+        .selector("app", name)
+}
+
+/// An answer, as curl got it.
+#[derive(Debug)]
+pub struct Answer {
+    /// Status code; 0: none came.
+    pub status: u16,
+    /// curl's exit status: 7 is a refused connection, 28 one that took too long.
+    pub exit: i32,
+    /// Seconds.
+    pub took: f64,
+    /// Header lines.
+    pub head: String,
+    /// The body.
+    pub body: String,
+}
+
+impl Answer {
+    /// What the server saw.
+    ///
+    /// # Errors
+    /// When it was not the server that answered.
+    pub fn seen(&self) -> Result<Value> {
+        serde_json::from_str(&self.body).with_context(|| format!("{self:?}"))
+    }
+
+    /// Name of the server that answered; empty: none did.
+    #[must_use]
+    pub fn server(&self) -> String {
+        let seen = self.seen().ok();
+        let name = seen.as_ref().and_then(|s| s.get("server")?.as_str());
+        name.unwrap_or_default().to_owned()
+    }
+
+    /// A header's value.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines().filter_map(|line| line.split_once(':'));
+        lines
+            .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+            .next()
+    }
+}
+
+const MARK: &str = "\n--weft-curl--";
+
+/// Asks `url` from a pod.
+///
+/// # Errors
+/// When curl cannot be run.
+pub fn curl(pod: &Pod, url: &str, args: &[&str]) -> Result<Answer> {
+    let output = pod
+        .command("curl")
+        .args(["-sS", "-i", "--max-time", "10", "-g", "-o", "-"])
+        .args(["-w", &format!("{MARK}%{{http_code}} %{{time_total}}")])
+        .args(args)
+        .arg(url)
+        .run(Duration::from_secs(30))?;
+    answer(&output)
+}
+
+fn answer(output: &Output) -> Result<Answer> {
+    let (text, tail) = output
+        .stdout
+        .rsplit_once(MARK)
+        .context("curl said nothing")?;
+    let (status, took) = tail.split_once(' ').context("no status")?;
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .map_or((text, ""), |(head, body)| (head, body));
+    Ok(Answer {
+        status: status.parse()?,
+        exit: output.status.code().unwrap_or(-1),
+        took: took.trim().parse()?,
+        head: head.to_owned(),
+        body: body.to_owned(),
+    })
+}
+
+/// So often in a row success has to come: what happens now and then is none.
+const IN_A_ROW: u32 = 5;
+
+/// Waits until a pod gets this status, and nothing else.
+///
+/// # Errors
+/// When it does not.
+pub fn wait_status(pod: &Pod, url: &str, status: u16) -> Result<Answer> {
+    eventually(LONG, || {
+        let mut last = None;
+        let times = if status == 200 { IN_A_ROW } else { 1 };
+        for _ in 0..times {
+            let answer = curl(pod, url, &[])?;
+            ensure!(answer.status == status, "{status} expected: {answer:?}");
+            last = Some(answer);
+        }
+        last.context("not asked")
+    })
+}
+
+/// URL of a path at the `index`th service, over IPv4 and over IPv6.
+#[must_use]
+pub fn urls(index: u16, path: &str) -> [String; 2] {
+    crate::mesh::vips(index).map(|vip| format!("http://{vip}{path}"))
+}
