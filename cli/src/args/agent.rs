@@ -77,12 +77,13 @@ pub(crate) struct AgentArgs {
     #[arg(long, env = "WEFT_ENVOY", value_name = "PATH", default_value = "auto")]
     pub(crate) envoy: EnvoyChoice,
 
-    /// Same-node acceleration: whose connections between pods of this node bypass TCP. Where the kernel lacks it, nobody's
+    /// Same-node acceleration: whose connections between pods of this node bypass TCP. Where the kernel lacks it, nobody's.
+    /// docs/acceleration.md says whose programs have to opt out before it is switched on
     #[arg(
         long,
         env = "WEFT_ACCELERATION",
         value_name = "MODE",
-        default_value = "auto"
+        default_value = "off"
     )]
     pub(crate) acceleration: Acceleration,
 

@@ -73,6 +73,7 @@ fn up_has_the_documented_defaults() {
     assert!(!metrics.explicit);
     assert_eq!(agent.cgroup, None);
     assert_eq!(agent.default_policy, DefaultPolicy::Allow);
+    assert_eq!(agent.acceleration, super::agent::Acceleration::Off);
     assert!(agent.map_size.is_empty() && agent.uplink.is_empty());
 }
 

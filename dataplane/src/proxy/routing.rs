@@ -24,7 +24,7 @@ const LOOPBACK: u32 = 1;
 const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6];
 
 /// The kernel looks for the socket of a packet before it routes it, and drops what it has found one for if the packet then is to be sent
-/// on. A reply to Envoy is sent on, to the pod in whose name Envoy asked, before the pod's interface turns it back: docs/adr/0017.
+/// on. A reply to Envoy is sent on, to the pod in whose name Envoy asked, before the pod's interface turns it back: docs/adr/0020.
 const EARLY_DEMUX: &str = "/proc/sys/net/ipv4/tcp_early_demux";
 
 /// Rules and routes that are there, until they are removed.

@@ -32,9 +32,12 @@ impl Pair {
             .node("n1")
             .pod(PodSpec::new("client", "n1"))
             .pod(PodSpec::new("server", "n1"));
-        let options = args
-            .iter()
-            .fold(WeftOptions::default(), |o, arg| o.arg(arg));
+        let usual: &[&str] = match args.contains(&"--acceleration") {
+            true => &[],
+            false => &["--acceleration", "auto"],
+        };
+        let all = usual.iter().chain(args);
+        let options = all.fold(WeftOptions::default(), |o, arg| o.arg(arg));
         let pair = Self {
             mesh: Mesh::start_with(lab, &options)?,
             next_port: 7000,
