@@ -100,6 +100,13 @@ static __always_inline enum reason replace(struct passage *passage, struct flow 
 	return REASON_NONE;
 }
 
+/* Whether a SYN-ACK answers this flow of `ct_pending`. */
+static __always_inline bool is_answer_to(const struct flow *pending, const struct passage *passage)
+{
+	return opener_of(pending) == other(sender_of(passage)) && !(pending->flags & FLOW_PICKED_UP) &&
+	       acknowledges_syn(pending, passage->packet.acknowledged);
+}
+
 /* A SYN-ACK sent again. */
 static __always_inline enum reason tcp_answer_again(struct passage *passage)
 {
@@ -125,8 +132,7 @@ static __always_inline enum reason tcp_answer(struct passage *passage, struct fl
 	__u32 sender = sender_of(passage), opener = other(sender);
 	enum reason reason;
 
-	if (!pending || opener_of(pending) != opener || pending->flags & FLOW_PICKED_UP ||
-	    !acknowledges_syn(pending, packet->acknowledged))
+	if (!pending || !is_answer_to(pending, passage))
 		return tcp_answer_again(passage);
 	reason = ensure_pending(passage, pending);
 	if (reason)

@@ -13,14 +13,22 @@ VERIFIED_ONCE int ask(struct passage *passage, __u32 opener)
 
 	if (!passage)
 		return REASON_MALFORMED;
+	question.interface = passage->interface;
+	/* Judged where Envoy goes on; but a pod without policies reaches nobody. */
 	if (passage->proxy == PROXY_DOWNSTREAM) {
+		if (!bpf_map_lookup_elem(&local_workloads, &question.interface)) {
+			answer(&passage->rule, VERDICT_DENY, REASON_NOT_READY);
+			return REASON_NOT_READY;
+		}
 		answer(&passage->rule, VERDICT_ALLOW, REASON_PROXY);
 		return REASON_NONE;
 	}
-	question.interface = passage->interface;
 	question.egress = !side_of(passage, opener);
 	question.peer = passage->peer.identity;
 	question.peer_flags = passage->peer.flags;
+	/* What Envoy asks in its own name is let in by policies only, whichever end's packet is judged. */
+	if (passage->proxy == PROXY_OWN)
+		question.peer_flags &= ~IDENTITY_HOST;
 	question.point = policy_point(passage->key.protocol, passage->key.port[other(opener)]);
 	judge(&question, &passage->rule);
 	if (passage->rule.verdict == VERDICT_ALLOW)

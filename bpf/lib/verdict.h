@@ -72,6 +72,8 @@ static __always_inline enum acquaintance meet(struct passage *passage, struct fl
 	if (packet->protocol != IPPROTO_TCP) {
 		if (flow->state != FLOW_ESTABLISHED || crosses(passage, flow))
 			return FLOW_UNKNOWN;
+	} else if (step & TCP_SYN && !is_answer_to(flow, passage)) {
+		return FLOW_UNKNOWN;
 	} else if (flow->state != FLOW_ESTABLISHED || step != TCP_ACK) {
 		recall_ends(passage, flow);
 		return FLOW_JUDGED;
@@ -125,6 +127,8 @@ static __always_inline enum reason judge_packet(struct __sk_buff *skb, struct pa
 	const struct packet *packet = &passage->packet;
 	__u32 interface = passage->interface;
 
+	/* That of the flow which meet() has looked at does not count: the entry may have become another's. */
+	passage->proxy = PROXY_NONE;
 	passage->epoch = policy_epoch();
 	if (!passage->epoch)
 		return REASON_NOT_READY;
@@ -145,8 +149,6 @@ static __always_inline enum reason judge_packet(struct __sk_buff *skb, struct pa
 	if (packet->protocol != IPPROTO_TCP)
 		return datagram(passage);
 	passage->proxy = new_flow_proxy(skb, passage);
-	if (passage->proxy == PROXY_OWN)
-		passage->peer.flags &= ~IDENTITY_HOST;
 	return tcp(passage);
 }
 

@@ -23,12 +23,18 @@ pub struct Bootstrap<'a> {
     pub control: &'a Path,
     /// Unix socket where Envoy is to be asked how it is.
     pub admin: &'a Path,
+    /// The node has IPv6: an Envoy that cannot listen at one of its addresses does not start.
+    pub ipv6: bool,
 }
 
 impl Bootstrap<'_> {
     /// The configuration, as Envoy reads it from a file.
     #[must_use]
     pub fn config(&self) -> Value {
+        let mut listeners = vec![capture("weft.capture4", "127.0.0.1")];
+        if self.ipv6 {
+            listeners.push(capture("weft.capture6", "::1"));
+        }
         json!({
             "node": {"id": format!("{}/envoy", self.node), "cluster": "weft"},
             "admin": {"address": {"pipe": {"path": self.admin, "mode": 0o600}}},
@@ -42,10 +48,7 @@ impl Bootstrap<'_> {
                 "lds_config": ads(),
             },
             "static_resources": {
-                "listeners": [
-                    capture("weft.capture4", "127.0.0.1"),
-                    capture("weft.capture6", "::1"),
-                ],
+                "listeners": listeners,
                 "clusters": [self.control_cluster(), refused_cluster()],
             },
             "cluster_manager": {"upstream_bind_config": {"socket_options": [own_mark()]}},
@@ -177,6 +180,7 @@ mod tests {
             node: "n1",
             control: &folder.path().join("control.sock"),
             admin: &folder.path().join("admin.sock"),
+            ipv6: true,
         };
         std::fs::write(&file, bootstrap.config().to_string()).expect("a file");
         let output = Command::new(envoy())
@@ -195,6 +199,7 @@ mod tests {
             node: "n1",
             control: Path::new("/c"),
             admin: Path::new("/a"),
+            ipv6: true,
         };
         let config = bootstrap.config();
         let listeners = config["static_resources"]["listeners"].as_array();

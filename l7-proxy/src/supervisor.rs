@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::TcpListener;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -120,6 +121,7 @@ impl Supervisor {
             node: &self.node,
             control: &control,
             admin: &admin,
+            ipv6: TcpListener::bind("[::1]:0").is_ok(),
         };
         let mut file = fs::OpenOptions::new()
             .write(true)

@@ -109,6 +109,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
         option::of(1u32..u32::MAX),
         option::of(outlier()),
         any::<bool>(),
+        any::<bool>(),
     )
         .prop_map(
             |(

@@ -51,7 +51,8 @@ struct flow_end {
  * Arrays are by end of the key, but for `epoch` and `rule`. In order of use, as entries are many more than caches hold and the two ends
  * may be served by two processors: an entry of `ct` begins 96 bytes into a block of cache lines, so that key and head are in lines that
  * packets only read, and what each end's packets write is in a line of its own. A sweep looks at the head alone. All zero but for the
- * flags, the times and what connect() knows (service, backend, idle_s, lifetime_s) is a flow whose first packet is to come.
+ * flags, the times and what connect() knows (service, backend, idle_s, lifetime_s; of Envoy's also who its ends are and that they were
+ * judged) is a flow whose first packet is to come.
  */
 struct flow {
 	__u64 last_ns;  /* CLOCK_MONOTONIC, as all times */

@@ -224,10 +224,13 @@ impl PolicyEngine {
         let used: BTreeSet<u32> = self.pods.pods.values().map(|pod| pod.interface).collect();
         let entries = self.mirror.pods().keys().copied();
         let gone: Vec<u32> = entries.filter(|index| !used.contains(index)).collect();
-        if !gone.is_empty()
-            && let Err(e) = self.mirror.delete_pods(&mut self.tables, &gone)
-        {
-            tracing::warn!("policies of pods that are gone stay for now: {e}");
+        if gone.is_empty() {
+            return;
+        }
+        match self.mirror.delete_pods(&mut self.tables, &gone) {
+            // The next pod at such an interface may be the same: what it was allowed is judged again.
+            Ok(()) => self.stale = true,
+            Err(e) => tracing::warn!("policies of pods that are gone stay for now: {e}"),
         }
     }
 

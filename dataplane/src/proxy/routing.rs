@@ -28,7 +28,11 @@ const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6]
 const EARLY_DEMUX: &str = "/proc/sys/net/ipv4/tcp_early_demux";
 
 /// Rules and routes that are there, until they are removed.
-pub struct Routing(Client<RouteNetlinkMessage>);
+pub struct Routing {
+    client: Client<RouteNetlinkMessage>,
+    /// As it was found.
+    early_demux: String,
+}
 
 impl Routing {
     /// Makes what is not there yet, in the network namespace of the caller.
@@ -46,19 +50,25 @@ impl Routing {
                 other => other?,
             }
         }
+        let early_demux = fs::read_to_string(EARLY_DEMUX)?;
         fs::write(EARLY_DEMUX, "0")?;
-        Ok(Self(client))
+        Ok(Self {
+            client,
+            early_demux,
+        })
     }
 
     /// Takes all of it away.
     pub fn remove(mut self) {
-        if let Err(e) = unmake(&mut self.0) {
+        let gone = unmake(&mut self.client);
+        if let Err(e) = gone.and_then(|_| fs::write(EARLY_DEMUX, self.early_demux.trim())) {
             tracing::warn!("the routing to Envoy stays: {e}; `weft cleanup` removes it");
         }
     }
 }
 
-/// Removes what an agent left in this network namespace; how many rules that were.
+/// Removes what an agent left in this network namespace; how many rules that were. Early demultiplexing is on afterwards, as the kernel has it by
+/// default: what it was before is known to that agent alone.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -110,9 +120,11 @@ fn delete(
 fn is_unsupported(error: &io::Error) -> bool {
     const ADDRESS_FAMILY_NOT_SUPPORTED: i32 = 97;
     const OPERATION_NOT_SUPPORTED: i32 = 95;
+    // A route to an interface on which IPv6 is switched off (`disable_ipv6`).
+    const PERMISSION_DENIED: i32 = 13;
     matches!(
         error.raw_os_error(),
-        Some(ADDRESS_FAMILY_NOT_SUPPORTED | OPERATION_NOT_SUPPORTED)
+        Some(ADDRESS_FAMILY_NOT_SUPPORTED | OPERATION_NOT_SUPPORTED | PERMISSION_DENIED)
     )
 }
 
