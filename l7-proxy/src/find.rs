@@ -8,7 +8,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use crate::{EnvoyChoice, INSTALLED, ParseVersionError, Version};
 
@@ -131,15 +131,33 @@ async fn try_out(path: PathBuf, within: Duration) -> Result<Envoy, FindError> {
     }
 }
 
+/// A file that is being written cannot be run: an installation may be about to end.
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
+const BUSY_TRIES: u32 = 10;
+
+async fn spawn_version(path: &Path) -> io::Result<Child> {
+    let mut tries = 0;
+    loop {
+        let spawned = Command::new(path)
+            .arg("--version")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // A timeout drops it.
+            .kill_on_drop(true)
+            .spawn();
+        tries += 1;
+        match spawned {
+            Err(e) if e.kind() == io::ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES => {
+                tokio::time::sleep(BUSY_PAUSE).await;
+            }
+            other => return other,
+        }
+    }
+}
+
 async fn run_version(path: &Path) -> io::Result<(ExitStatus, String)> {
-    let mut child = Command::new(path)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        // A timeout drops it.
-        .kill_on_drop(true)
-        .spawn()?;
+    let mut child = spawn_version(path).await?;
     let (out, err) = tokio::join!(
         beginning(child.stdout.take()),
         beginning(child.stderr.take())

@@ -1,6 +1,6 @@
 //! Same-node acceleration: applications see nothing else than TCP.
 
-use anyhow::ensure;
+use anyhow::{bail, ensure};
 use weft_e2e::Result;
 use weft_e2e::accel::Pair;
 
@@ -30,6 +30,8 @@ const SCENARIOS: [&str; 23] = [
     "fork",
     "passed",
 ];
+/// Of a scenario in which the first message may come before both ends are known.
+const ATTEMPTS: u32 = 5;
 /// Scenarios of sockets that block.
 const BLOCKING: [&str; 3] = ["waitall", "signals", "timeout"];
 
@@ -38,18 +40,23 @@ fn applications_see_nothing_but_tcp() -> Result {
     let mut pair = Pair::start(&[])?;
     pair.wait_accelerated()?;
     for scenario in SCENARIOS {
-        let before = pair.count("accelerated_bytes")?;
-        let begin = std::time::Instant::now();
-        pair.run(scenario)?;
-        let after = pair.count("accelerated_bytes")?;
-        eprintln!(
-            "{scenario}: {} bytes in {:?}",
-            after - before,
-            begin.elapsed()
-        );
-        ensure!(after > before, "{scenario}: nothing was accelerated");
+        accelerate(&mut pair, scenario)?;
     }
     Ok(())
+}
+
+/// Whether a connection is accelerated hangs on which end is first. What it carries has to be right each time.
+fn accelerate(pair: &mut Pair, scenario: &str) -> Result {
+    for _ in 0..ATTEMPTS {
+        let before = pair.count("accelerated_bytes")?;
+        pair.run(scenario)?;
+        let bytes = pair.count("accelerated_bytes")? - before;
+        eprintln!("{scenario}: {bytes} bytes");
+        if bytes > 0 {
+            return Ok(());
+        }
+    }
+    bail!("{scenario}: nothing was accelerated in {ATTEMPTS} attempts")
 }
 
 #[test]
