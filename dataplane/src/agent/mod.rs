@@ -1,144 +1,39 @@
 //! The node agent: puts kernel side, engine, control-plane stream and local interfaces together.
 
-use std::net::SocketAddr;
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
+mod config;
+mod error;
+mod news;
+mod tasks;
+
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
-use tokio::sync::{Notify, watch};
-use tokio::task::{JoinError, JoinSet};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::accel::{Acceleration, Pods};
-use crate::admin::{self, AdminService, AgentFacts, LockError, Observed, RunDir, SharedFacts};
-use crate::bpf::{BpfError, MapSizes};
+pub use config::{AgentConfig, ControlTarget, FLOW_HISTORY};
+pub use error::AgentError;
+
+use error::task_failed;
+use news::{retire_others, tell_interfaces, tell_policies};
+use tasks::Tasks;
+
+use crate::accel::Pods;
+use crate::admin::{self, AdminService, AgentFacts, Observed, RunDir, SharedFacts};
 use crate::conntrack::sweeper::Sweeper;
 use crate::conntrack::{SweepReport, Timeouts};
 use crate::datapath::{Datapath, KernelDatapath};
-use crate::engine::worker::{self, EngineHandle, EngineStopped};
+use crate::engine::worker;
 use crate::engine::{Engine, EngineConfig};
-use crate::flow::{self, FlowLog, WORKLOAD_PAIRS};
-use crate::http::{self, BindError, MetricsAddress};
-use crate::interfaces::{Interfaces, InterfacesReceiver};
+use crate::flow::{self, FlowLog};
+use crate::http;
+use crate::interfaces::Interfaces;
 use crate::limits;
 use crate::metrics::Metrics;
-use crate::otlp::{self, ExportConfig};
+use crate::otlp;
 use crate::proxy::{self, ProxyConfig, Relay, Routing};
-use crate::tables::TableError;
-use crate::tables::policy::Verdict;
-use crate::xds::{Client, ClientConfig, Connect, InProcess, SharedStatus, TcpConnect};
-
-/// Whom the agent takes its resources from.
-#[derive(Clone, Debug)]
-pub enum ControlTarget {
-    /// "ADDRESS:PORT", plain text.
-    Tcp(String),
-    /// A server in this process.
-    InProcess(InProcess),
-}
-
-impl ControlTarget {
-    fn connect(&self) -> Box<dyn Connect> {
-        match self {
-            Self::Tcp(address) => Box::new(TcpConnect {
-                address: address.clone(),
-            }),
-            Self::InProcess(pipe) => Box::new(pipe.clone()),
-        }
-    }
-}
-
-/// Everything the agent has to be told.
-#[derive(Clone, Debug)]
-pub struct AgentConfig {
-    /// Name of this node, as in `Pod.spec.nodeName`.
-    pub node: String,
-    /// Control plane.
-    pub control: ControlTarget,
-    /// cgroup v2 directory whose processes' sockets are served.
-    pub cgroup: PathBuf,
-    /// BPF file system directory that holds pins.
-    pub bpffs: PathBuf,
-    /// Holds lock and admin socket.
-    pub run_dir: PathBuf,
-    /// Where metrics are served, if they are.
-    pub metrics: Option<MetricsAddress>,
-    /// Map sizes that differ from the defaults.
-    pub map_sizes: MapSizes,
-    /// A draining endpoint's connections are closed after this time.
-    pub drain_timeout: Duration,
-    /// Flows that are kept for `weft flows`.
-    pub flow_history: NonZeroUsize,
-    /// What becomes of connections about which no policy says anything.
-    pub default_policy: Verdict,
-    /// Pairs of workloads that have metrics of their own.
-    pub workload_pairs: NonZeroUsize,
-    /// Where traces go, if they go anywhere.
-    pub export: Option<ExportConfig>,
-    /// Same-node acceleration.
-    pub acceleration: Acceleration,
-    /// The node's Envoy, if it has one.
-    pub proxy: Option<ProxyConfig>,
-}
-
-/// Default of [`AgentConfig::flow_history`]: about 10 MB.
-pub const FLOW_HISTORY: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
-
-impl AgentConfig {
-    /// Defaults as documented in `weft agent --help`, for everything that has one.
-    #[must_use]
-    pub fn new(node: impl Into<String>, control: ControlTarget, cgroup: PathBuf) -> Self {
-        Self {
-            node: node.into(),
-            control,
-            cgroup,
-            bpffs: PathBuf::from("/sys/fs/bpf/weft"),
-            run_dir: PathBuf::from("/run/weft"),
-            metrics: Some(MetricsAddress {
-                address: SocketAddr::from(([127, 0, 0, 1], 15_020)),
-                explicit: false,
-            }),
-            map_sizes: MapSizes::default(),
-            drain_timeout: Duration::from_secs(600),
-            flow_history: FLOW_HISTORY,
-            default_policy: Verdict::Allow,
-            workload_pairs: WORKLOAD_PAIRS,
-            export: None,
-            acceleration: Acceleration::default(),
-            proxy: None,
-        }
-    }
-}
-
-/// Why the agent cannot start, or had to stop.
-#[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    /// The run directory.
-    #[error(transparent)]
-    RunDir(#[from] LockError),
-    /// Loading or attaching.
-    #[error(transparent)]
-    Kernel(#[from] BpfError),
-    /// The search for local pods' interfaces.
-    #[error("local interfaces cannot be watched: {0}")]
-    Interfaces(std::io::Error),
-    /// Reading what an earlier agent left.
-    #[error(transparent)]
-    Table(#[from] TableError),
-    /// The metrics address.
-    #[error(transparent)]
-    Metrics(#[from] BindError),
-    /// A task ended that should have gone on.
-    #[error("{task} stopped: {reason}")]
-    Task {
-        /// Which.
-        task: &'static str,
-        /// Why, as far as it said.
-        reason: String,
-    },
-}
+use crate::xds::{Client, ClientConfig, SharedStatus};
 
 /// Runs the agent until `drain` is cancelled; the kernel side works on.
 ///
@@ -382,129 +277,5 @@ fn report(programs: &[crate::bpf::Attachment], warnings: &[String]) {
         if let Some(error) = &program.error {
             tracing::error!("program {} is not attached: {error}", program.program);
         }
-    }
-}
-
-/// Has living connections judged again after each change of policies.
-async fn tell_policies(
-    mut epochs: watch::Receiver<u32>,
-    changed: Arc<Notify>,
-    drain: CancellationToken,
-) {
-    loop {
-        tokio::select! {
-            () = drain.cancelled() => return,
-            told = epochs.changed() => match told {
-                Ok(()) => changed.notify_one(),
-                // The engine has ended, and with it the agent.
-                Err(_) => return drain.cancelled().await,
-            },
-        }
-    }
-}
-
-/// Hands what is found about local interfaces to the engine.
-async fn tell_interfaces(
-    engine: EngineHandle,
-    mut interfaces: InterfacesReceiver,
-    drain: CancellationToken,
-) -> Result<(), EngineStopped> {
-    loop {
-        let changed = tokio::select! {
-            () = drain.cancelled() => return Ok(()),
-            changed = interfaces.changed() => changed,
-        };
-        if changed.is_err() {
-            // The search has ended, and with it the agent.
-            drain.cancelled().await;
-            return Ok(());
-        }
-        let known = interfaces.borrow_and_update().clone();
-        engine.interfaces(known).await?;
-    }
-}
-
-/// How often to look whether the tables are complete.
-const RETIREMENT_CHECK: Duration = Duration::from_millis(500);
-
-/// An agent of another version serves through its own programs until these tables are complete. Holds the kernel side, whose
-/// links and maps are pinned, until the agent ends.
-async fn retire_others(
-    engine: EngineHandle,
-    datapath: Box<dyn Datapath>,
-    drain: CancellationToken,
-) -> Result<(), String> {
-    let settled = async {
-        loop {
-            match engine.query(Engine::is_settled).await {
-                Ok(true) => return Ok(()),
-                Ok(false) => tokio::time::sleep(RETIREMENT_CHECK).await,
-                Err(EngineStopped) => return Err(EngineStopped),
-            }
-        }
-    };
-    tokio::select! {
-        () = drain.cancelled() => return Ok(()),
-        settled = settled => if settled.is_ok()
-            && let Err(e) = datapath.retire_others() {
-            tracing::warn!("what another version left stays: {e}");
-        },
-    }
-    drain.cancelled().await;
-    Ok(())
-}
-
-/// Tasks that the agent cannot do without: when one ends early, all do.
-struct Tasks {
-    set: JoinSet<(&'static str, Result<(), String>)>,
-    drain: CancellationToken,
-}
-
-impl Tasks {
-    fn new(drain: CancellationToken) -> Self {
-        let set = JoinSet::new();
-        Self { set, drain }
-    }
-
-    fn spawn(
-        &mut self,
-        name: &'static str,
-        task: impl Future<Output = Result<(), String>> + Send + 'static,
-    ) {
-        self.set.spawn(async move {
-            // A panic is caught here, where the name of the task is known.
-            let ended = match tokio::spawn(task).await {
-                Ok(ended) => ended,
-                Err(e) => Err(e.to_string()),
-            };
-            (name, ended)
-        });
-    }
-
-    async fn wait(mut self) -> Result<(), AgentError> {
-        let mut first = Ok(());
-        while let Some(joined) = self.set.join_next().await {
-            let failure = match joined {
-                Ok((_, Ok(()))) if self.drain.is_cancelled() => continue,
-                Ok((task, ended)) => AgentError::Task {
-                    task,
-                    reason: ended.err().unwrap_or_else(|| "it ended early".to_owned()),
-                },
-                Err(e) => task_failed("a task", &e),
-            };
-            if first.is_ok() {
-                first = Err(failure);
-            }
-            // The others have nothing to do without it.
-            self.drain.cancel();
-        }
-        first
-    }
-}
-
-fn task_failed(task: &'static str, error: &JoinError) -> AgentError {
-    AgentError::Task {
-        task,
-        reason: error.to_string(),
     }
 }

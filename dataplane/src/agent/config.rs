@@ -1,0 +1,97 @@
+//! Everything the agent has to be told.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::accel::Acceleration;
+use crate::bpf::MapSizes;
+use crate::flow::WORKLOAD_PAIRS;
+use crate::http::MetricsAddress;
+use crate::otlp::ExportConfig;
+use crate::proxy::ProxyConfig;
+use crate::tables::policy::Verdict;
+use crate::xds::{Connect, InProcess, TcpConnect};
+
+/// Whom the agent takes its resources from.
+#[derive(Clone, Debug)]
+pub enum ControlTarget {
+    /// "ADDRESS:PORT", plain text.
+    Tcp(String),
+    /// A server in this process.
+    InProcess(InProcess),
+}
+
+impl ControlTarget {
+    pub(super) fn connect(&self) -> Box<dyn Connect> {
+        match self {
+            Self::Tcp(address) => Box::new(TcpConnect {
+                address: address.clone(),
+            }),
+            Self::InProcess(pipe) => Box::new(pipe.clone()),
+        }
+    }
+}
+
+/// Everything the agent has to be told.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// Name of this node, as in `Pod.spec.nodeName`.
+    pub node: String,
+    /// Control plane.
+    pub control: ControlTarget,
+    /// cgroup v2 directory whose processes' sockets are served.
+    pub cgroup: PathBuf,
+    /// BPF file system directory that holds pins.
+    pub bpffs: PathBuf,
+    /// Holds lock and admin socket.
+    pub run_dir: PathBuf,
+    /// Where metrics are served, if they are.
+    pub metrics: Option<MetricsAddress>,
+    /// Map sizes that differ from the defaults.
+    pub map_sizes: MapSizes,
+    /// A draining endpoint's connections are closed after this time.
+    pub drain_timeout: Duration,
+    /// Flows that are kept for `weft flows`.
+    pub flow_history: NonZeroUsize,
+    /// What becomes of connections about which no policy says anything.
+    pub default_policy: Verdict,
+    /// Pairs of workloads that have metrics of their own.
+    pub workload_pairs: NonZeroUsize,
+    /// Where traces go, if they go anywhere.
+    pub export: Option<ExportConfig>,
+    /// Same-node acceleration.
+    pub acceleration: Acceleration,
+    /// The node's Envoy, if it has one.
+    pub proxy: Option<ProxyConfig>,
+}
+
+/// Default of [`AgentConfig::flow_history`]: about 10 MB.
+pub const FLOW_HISTORY: NonZeroUsize = NonZeroUsize::new(10_000).expect("not zero");
+
+impl AgentConfig {
+    /// Defaults as documented in `weft agent --help`, for everything that has one.
+    #[must_use]
+    pub fn new(node: impl Into<String>, control: ControlTarget, cgroup: PathBuf) -> Self {
+        Self {
+            node: node.into(),
+            control,
+            cgroup,
+            bpffs: PathBuf::from("/sys/fs/bpf/weft"),
+            run_dir: PathBuf::from("/run/weft"),
+            metrics: Some(MetricsAddress {
+                address: SocketAddr::from(([127, 0, 0, 1], 15_020)),
+                explicit: false,
+            }),
+            map_sizes: MapSizes::default(),
+            drain_timeout: Duration::from_secs(600),
+            flow_history: FLOW_HISTORY,
+            default_policy: Verdict::Allow,
+            workload_pairs: WORKLOAD_PAIRS,
+            export: None,
+            acceleration: Acceleration::default(),
+            proxy: None,
+        }
+    }
+}
