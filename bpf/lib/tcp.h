@@ -171,7 +171,7 @@ static __always_inline enum reason tcp_reset(struct passage *passage, struct flo
 	count_packet(flow, passage);
 	if (is_last_here(passage, flow)) {
 		tell_close(&passage->key, flow, REASON_RST);
-		forget_flow(&ct, passage);
+		forget_tracked(passage);
 	}
 	return REASON_NONE;
 }
@@ -286,22 +286,6 @@ static __always_inline enum reason tcp_pick_up(struct passage *passage)
 	return begin(passage, FLOW_PICKED_UP);
 }
 
-/* A segment whose flow is at hand and has been judged: of `ct_pending` for a SYN-ACK, else of `ct`. */
-static __always_inline enum reason tcp_judged(struct passage *passage, struct flow *flow)
-{
-	switch (passage->packet.tcp_flags & TCP_STEP) {
-	case TCP_SYN | TCP_ACK:
-		return tcp_answer(passage, flow);
-	case TCP_ACK:
-	case TCP_FIN | TCP_ACK:
-	case TCP_RST:
-	case TCP_RST | TCP_ACK:
-		return tcp_continue(passage, flow);
-	default:
-		return REASON_TCP_FLAGS;
-	}
-}
-
 VERIFIED_ONCE int tcp(struct passage *passage)
 {
 	struct flow *flow, *pending;
@@ -332,6 +316,22 @@ VERIFIED_ONCE int tcp(struct passage *passage)
 		return tcp_half_open(passage, pending);
 	}
 	return tcp_pick_up(passage);
+}
+
+/* A segment whose flow has been judged: `flow` is of `ct`, or for a SYN-ACK of `ct_pending`. */
+static __always_inline enum reason tcp_judged(struct passage *passage, struct flow *flow)
+{
+	switch (passage->packet.tcp_flags & TCP_STEP) {
+	case TCP_SYN | TCP_ACK:
+		return tcp(passage);
+	case TCP_ACK:
+	case TCP_FIN | TCP_ACK:
+	case TCP_RST:
+	case TCP_RST | TCP_ACK:
+		return tcp_continue(passage, flow);
+	default:
+		return REASON_TCP_FLAGS;
+	}
 }
 
 #endif

@@ -164,6 +164,14 @@ static __always_inline struct flow *find_tracked(struct passage *passage)
 	return NULL;
 }
 
+/* Deletes an entry of `ct`. On a stack of its own: a copy of the key on that of a program would be too much for Linux 6.1. */
+VERIFIED_ONCE int forget_tracked(const struct passage *passage)
+{
+	if (passage)
+		forget_flow(&ct, passage);
+	return 0;
+}
+
 static __always_inline enum reason is_full(void)
 {
 	count(COUNTER_CONNTRACK_FULL);

@@ -47,9 +47,10 @@ static __always_inline void recall_ends(struct passage *passage, const struct fl
 /* What `ct` has of this packet's flow, and of a SYN-ACK's `ct_pending`. */
 static __always_inline struct flow *recall(const struct passage *passage, __u32 step)
 {
+	/* Without a copy of the key, as find_flow() makes one: it is the program's own. */
 	if (passage->packet.protocol == IPPROTO_TCP && step & TCP_SYN)
-		return step & TCP_ACK ? find_flow(&ct_pending, passage) : NULL;
-	return find_flow(&ct, passage);
+		return step & TCP_ACK ? bpf_map_lookup_elem(&ct_pending, &passage->key) : NULL;
+	return bpf_map_lookup_elem(&ct, &passage->key);
 }
 
 /* Fills in `known` unless the flow is unknown. */
