@@ -2,7 +2,6 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
 use tokio_util::sync::CancellationToken;
 use weft_proto::model::{
     Cluster, ClusterEndpoints, Endpoint, EndpointSource, Health, LbPolicy, Listener, Locality,
