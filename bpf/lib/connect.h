@@ -57,7 +57,7 @@ static __always_inline void remember_tcp(struct bpf_sock_addr *ctx, const struct
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
 	struct socket_service socket = {};
-	long error;
+	int error;
 
 	fill_socket(&socket, vip, choice);
 	error = bpf_map_update_elem(&connections, &cookie, &socket, BPF_NOEXIST);

@@ -91,8 +91,8 @@ static __always_inline struct flow *find_flow(void *map, const struct passage *p
 	return bpf_map_lookup_elem(map, &key);
 }
 
-/* 0, or an error as of bpf_map_update_elem(). */
-static __always_inline long put_flow(void *map, const struct passage *passage, const struct flow *flow, __u64 flags)
+/* 0, or an error as of bpf_map_update_elem(): an int, of which Linux before 6.4 gives no more than the lower half to programs. */
+static __always_inline int put_flow(void *map, const struct passage *passage, const struct flow *flow, __u64 flags)
 {
 	struct flow_key key = passage->key;
 

@@ -85,7 +85,7 @@ static __always_inline enum reason tcp_open(struct passage *passage, struct flow
 /* Moves a flow to `ct` that a SYN-ACK has answered; an earlier connection between these ports ends with that. */
 static __always_inline enum reason replace(struct passage *passage, struct flow *pending)
 {
-	long error = put_flow(&ct, passage, pending, BPF_NOEXIST);
+	int error = put_flow(&ct, passage, pending, BPF_NOEXIST);
 	struct flow *earlier;
 
 	if (error == -EEXIST) {

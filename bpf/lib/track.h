@@ -67,7 +67,7 @@ static __always_inline bool is_judged(const struct flow *flow, const struct pass
 static __always_inline bool shut(const struct flow_key *key, struct flow *flow, const struct telling *telling, __u64 now)
 {
 	__u32 reason = telling->reason;
-	long error = bpf_map_update_elem(&closing_flows, key, &reason, BPF_NOEXIST);
+	int error = bpf_map_update_elem(&closing_flows, key, &reason, BPF_NOEXIST);
 
 	if (error && error != -EEXIST)
 		return false;
