@@ -203,14 +203,14 @@ fn read_spec(reference: &ObjectRef, value: Value, findings: &mut Findings) -> Op
             )
         }
         Kind::HTTPRoute => {
-            let m: route::http::Manifest = typed(value, findings)?;
-            let route = route::http::read(&m, &reference.name.namespace, findings);
+            let m: route::Manifest<route::http::Rule> = typed(value, findings)?;
+            let route = route::read(&m, &reference.name.namespace, findings);
             let created = fields::created(&m.metadata);
             (created, Spec::HttpRoute(Arc::new(route)))
         }
         Kind::GRPCRoute => {
-            let m: route::grpc::Manifest = typed(value, findings)?;
-            let route = route::grpc::read(&m, &reference.name.namespace, findings);
+            let m: route::Manifest<route::grpc::Rule> = typed(value, findings)?;
+            let route = route::read(&m, &reference.name.namespace, findings);
             let created = fields::created(&m.metadata);
             (created, Spec::GrpcRoute(Arc::new(route)))
         }

@@ -1,43 +1,18 @@
 //! GRPCRoute.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use weft_proto::model::route::{PathMatch, RequestMatch};
 
+use super::TargetRef;
 use super::filter::{self, Filter};
 use super::matching::{self, Comparison, NamedValue};
-use super::{MAX_MATCHES, MAX_RULES, ParentRef, TargetRef};
-use crate::object::{Route, RouteRule, RuleAction, RuleForward};
+use crate::object::{RouteRule, RuleAction, RuleForward};
 use crate::read::findings::Findings;
 use crate::read::names::shown;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(in crate::read) struct Manifest {
-    #[serde(rename = "apiVersion")]
-    _api_version: String,
-    #[serde(rename = "kind")]
-    _kind: String,
-    pub(in crate::read) metadata: ObjectMeta,
-    spec: Spec,
-    #[serde(default, rename = "status")]
-    _status: serde::de::IgnoredAny,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Spec {
-    #[serde(default)]
-    parent_refs: Vec<ParentRef>,
-    #[serde(default)]
-    hostnames: Vec<String>,
-    #[serde(default)]
-    rules: Vec<Rule>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Rule {
+pub(in crate::read) struct Rule {
     #[serde(default, rename = "name")]
     _name: String,
     #[serde(default)]
@@ -65,85 +40,48 @@ struct Method {
     method: Option<String>,
 }
 
-pub(in crate::read) fn read(
-    manifest: &Manifest,
-    namespace: &str,
-    findings: &mut Findings,
-) -> Route {
-    let spec = &manifest.spec;
-    if !spec.hostnames.is_empty() {
-        findings.warn(
-            "spec.hostnames",
-            "is not looked at where the parent is a Service: all requests to it are routed",
-        );
-    }
-    if spec.rules.len() > MAX_RULES {
-        findings.invalid("spec.rules", format!("has more than {MAX_RULES} rules"));
-    }
-    let rules = spec.rules.iter().take(MAX_RULES).enumerate();
-    Route {
-        parents: super::parents(&spec.parent_refs, namespace, findings),
-        rules: rules
-            .map(|(i, r)| rule(r, namespace, &format!("spec.rules[{i}]"), findings))
-            .collect(),
+impl super::Rule for Rule {
+    fn read(&self, namespace: &str, field: &str, findings: &mut Findings) -> RouteRule {
+        let filters = filter::read(&self.filters, namespace, field, findings);
+        let foreign =
+            filters.redirect.is_some() || filters.host.is_some() || filters.path.is_some();
+        if foreign {
+            findings.invalid(
+                format!("{field}.filters"),
+                "GRPCRoute knows no redirects and rewrites: use HTTPRoute",
+            );
+        }
+        let action = if foreign || filters.unusable {
+            RuleAction::Fail
+        } else {
+            RuleAction::Forward(RuleForward {
+                backends: super::backends(&self.backend_refs, namespace, field, findings),
+                mirrors: filters.mirrors,
+                ..RuleForward::default()
+            })
+        };
+        RouteRule {
+            matches: super::matches(&self.matches, field, findings),
+            request_headers: filters.headers.request,
+            response_headers: filters.headers.response,
+            action,
+        }
     }
 }
 
-fn rule(rule: &Rule, namespace: &str, field: &str, findings: &mut Findings) -> RouteRule {
-    let filters = filter::read(&rule.filters, namespace, field, findings);
-    let foreign = filters.redirect.is_some() || filters.host.is_some() || filters.path.is_some();
-    if foreign {
-        findings.invalid(
-            format!("{field}.filters"),
-            "GRPCRoute knows no redirects and rewrites: use HTTPRoute",
-        );
-    }
-    let action = if foreign || filters.unusable {
-        RuleAction::Fail
-    } else {
-        RuleAction::Forward(RuleForward {
-            backends: super::backends(&rule.backend_refs, namespace, field, findings),
-            mirrors: filters.mirrors,
-            ..RuleForward::default()
+impl super::Match for Match {
+    fn read(&self, field: &str, findings: &mut Findings) -> Option<RequestMatch> {
+        let path = match &self.method {
+            None => PathMatch::Prefix("/".to_owned()),
+            Some(method) => path(method, &format!("{field}.method"), findings)?,
+        };
+        Some(RequestMatch {
+            path,
+            method: None,
+            headers: matching::values(&self.headers, &format!("{field}.headers"), true, findings)?,
+            query: Vec::new(),
         })
-    };
-    RouteRule {
-        matches: matches(&rule.matches, field, findings),
-        request_headers: filters.headers.request,
-        response_headers: filters.headers.response,
-        action,
     }
-}
-
-fn matches(list: &[Match], rule: &str, findings: &mut Findings) -> Vec<RequestMatch> {
-    if list.is_empty() {
-        let everything = Match::default();
-        return one_match(&everything, rule, findings).into_iter().collect();
-    }
-    if list.len() > MAX_MATCHES {
-        findings.invalid(
-            format!("{rule}.matches"),
-            format!("has more than {MAX_MATCHES}"),
-        );
-    }
-    list.iter()
-        .take(MAX_MATCHES)
-        .enumerate()
-        .filter_map(|(i, m)| one_match(m, &format!("{rule}.matches[{i}]"), findings))
-        .collect()
-}
-
-fn one_match(spec: &Match, field: &str, findings: &mut Findings) -> Option<RequestMatch> {
-    let path = match &spec.method {
-        None => PathMatch::Prefix("/".to_owned()),
-        Some(method) => path(method, &format!("{field}.method"), findings)?,
-    };
-    Some(RequestMatch {
-        path,
-        method: None,
-        headers: matching::values(&spec.headers, &format!("{field}.headers"), true, findings)?,
-        query: Vec::new(),
-    })
 }
 
 /// A gRPC method is the path `/SERVICE/METHOD` of a request.

@@ -1,43 +1,18 @@
 //! HTTPRoute.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use weft_proto::model::route::{PathMatch, RequestMatch, Retry};
 
+use super::TargetRef;
 use super::filter::{self, Filter};
 use super::matching::{self, NamedValue};
-use super::{MAX_MATCHES, MAX_RULES, ParentRef, TargetRef};
-use crate::object::{PathRewrite, Route, RouteRule, RuleAction, RuleForward};
+use crate::object::{PathRewrite, RouteRule, RuleAction, RuleForward};
 use crate::read::findings::Findings;
 use crate::read::names::shown;
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(in crate::read) struct Manifest {
-    #[serde(rename = "apiVersion")]
-    _api_version: String,
-    #[serde(rename = "kind")]
-    _kind: String,
-    pub(in crate::read) metadata: ObjectMeta,
-    spec: Spec,
-    #[serde(default, rename = "status")]
-    _status: serde::de::IgnoredAny,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Spec {
-    #[serde(default)]
-    parent_refs: Vec<ParentRef>,
-    #[serde(default)]
-    hostnames: Vec<String>,
-    #[serde(default)]
-    rules: Vec<Rule>,
-}
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Rule {
+pub(in crate::read) struct Rule {
     #[serde(default, rename = "name")]
     _name: String,
     #[serde(default)]
@@ -98,90 +73,75 @@ struct RetrySpec {
     backoff: Option<String>,
 }
 
-pub(in crate::read) fn read(
-    manifest: &Manifest,
-    namespace: &str,
-    findings: &mut Findings,
-) -> Route {
-    let spec = &manifest.spec;
-    if !spec.hostnames.is_empty() {
-        findings.warn(
-            "spec.hostnames",
-            "is not looked at where the parent is a Service: all requests to it are routed",
-        );
-    }
-    if spec.rules.len() > MAX_RULES {
-        findings.invalid("spec.rules", format!("has more than {MAX_RULES} rules"));
-    }
-    // Without rules everything goes where it would go anyway; the Gateway API makes it one empty rule.
-    let rules = spec.rules.iter().take(MAX_RULES).enumerate();
-    Route {
-        parents: super::parents(&spec.parent_refs, namespace, findings),
-        rules: rules
-            .map(|(i, r)| rule(r, namespace, &format!("spec.rules[{i}]"), findings))
-            .collect(),
+impl super::Rule for Rule {
+    fn read(&self, namespace: &str, field: &str, findings: &mut Findings) -> RouteRule {
+        let filters = filter::read(&self.filters, namespace, field, findings);
+        let matches = super::matches(&self.matches, field, findings);
+        let mut failed = filters.unusable;
+        let replaces_prefix =
+            |path: &Option<PathRewrite>| matches!(path, Some(PathRewrite::Prefix(_)));
+        let redirected = filters
+            .redirect
+            .as_ref()
+            .is_some_and(|r| replaces_prefix(&r.path));
+        if (redirected || replaces_prefix(&filters.path))
+            && !matches
+                .iter()
+                .all(|m| matches!(m.path, PathMatch::Prefix(_)))
+        {
+            findings.invalid(
+                format!("{field}.filters"),
+                "ReplacePrefixMatch needs matches of type PathPrefix in the whole rule",
+            );
+            failed = true;
+        }
+        if filters.redirect.is_some() && (!self.backend_refs.is_empty() || filters.path.is_some()) {
+            findings.invalid(
+                format!("{field}.filters"),
+                "a redirect goes to no backend and rewrites nothing: remove backendRefs and URLRewrite, or the redirect",
+            );
+            failed = true;
+        }
+        let action = if failed {
+            RuleAction::Fail
+        } else if let Some(redirect) = filters.redirect {
+            RuleAction::Redirect(redirect)
+        } else {
+            RuleAction::Forward(RuleForward {
+                host: filters.host,
+                path: filters.path,
+                mirrors: filters.mirrors,
+                ..self.forward(namespace, field, findings)
+            })
+        };
+        RouteRule {
+            matches,
+            request_headers: filters.headers.request,
+            response_headers: filters.headers.response,
+            action,
+        }
     }
 }
 
-fn rule(rule: &Rule, namespace: &str, field: &str, findings: &mut Findings) -> RouteRule {
-    let filters = filter::read(&rule.filters, namespace, field, findings);
-    let matches = matches(&rule.matches, field, findings);
-    let mut failed = filters.unusable;
-    let replaces_prefix = |path: &Option<PathRewrite>| matches!(path, Some(PathRewrite::Prefix(_)));
-    let redirected = filters
-        .redirect
-        .as_ref()
-        .is_some_and(|r| replaces_prefix(&r.path));
-    if (redirected || replaces_prefix(&filters.path))
-        && !matches
-            .iter()
-            .all(|m| matches!(m.path, PathMatch::Prefix(_)))
-    {
-        findings.invalid(
-            format!("{field}.filters"),
-            "ReplacePrefixMatch needs matches of type PathPrefix in the whole rule",
-        );
-        failed = true;
-    }
-    if filters.redirect.is_some() && (!rule.backend_refs.is_empty() || filters.path.is_some()) {
-        findings.invalid(
-            format!("{field}.filters"),
-            "a redirect goes to no backend and rewrites nothing: remove backendRefs and URLRewrite, or the redirect",
-        );
-        failed = true;
-    }
-    let action = if failed {
-        RuleAction::Fail
-    } else if let Some(redirect) = filters.redirect {
-        RuleAction::Redirect(redirect)
-    } else {
-        let timeouts = rule.timeouts.as_ref();
-        let limit = |text: Option<&String>, name: &str, findings: &mut Findings| {
+impl Rule {
+    /// What it says beside its filters.
+    fn forward(&self, namespace: &str, field: &str, findings: &mut Findings) -> RuleForward {
+        let timeouts = self.timeouts.as_ref();
+        let mut limit = |text: Option<&String>, name: &str| {
             super::limit(text, &format!("{field}.timeouts.{name}"), findings)
         };
-        RuleAction::Forward(RuleForward {
-            backends: super::backends(&rule.backend_refs, namespace, field, findings),
-            host: filters.host,
-            path: filters.path,
-            mirrors: filters.mirrors,
-            timeout: limit(
-                timeouts.and_then(|t| t.request.as_ref()),
-                "request",
-                findings,
-            ),
-            attempt_timeout: limit(
-                timeouts.and_then(|t| t.backend_request.as_ref()),
-                "backendRequest",
-                findings,
-            ),
-            retry: rule.retry.as_ref().map(|r| retry(r, field, findings)),
-        })
-    };
-    RouteRule {
-        matches,
-        request_headers: filters.headers.request,
-        response_headers: filters.headers.response,
-        action,
+        let timeout = limit(timeouts.and_then(|t| t.request.as_ref()), "request");
+        let attempt_timeout = limit(
+            timeouts.and_then(|t| t.backend_request.as_ref()),
+            "backendRequest",
+        );
+        RuleForward {
+            backends: super::backends(&self.backend_refs, namespace, field, findings),
+            timeout,
+            attempt_timeout,
+            retry: self.retry.as_ref().map(|r| retry(r, field, findings)),
+            ..RuleForward::default()
+        }
     }
 }
 
@@ -204,50 +164,33 @@ fn retry(spec: &RetrySpec, field: &str, findings: &mut Findings) -> Retry {
     }
 }
 
-/// One that cannot be used is left out; a rule must not match more than its author wrote.
-fn matches(list: &[Match], rule: &str, findings: &mut Findings) -> Vec<RequestMatch> {
-    if list.is_empty() {
-        let everything = Match::default();
-        return one_match(&everything, rule, findings).into_iter().collect();
+impl super::Match for Match {
+    fn read(&self, field: &str, findings: &mut Findings) -> Option<RequestMatch> {
+        let path = match &self.path {
+            None => PathMatch::Prefix(root()),
+            Some(path) => path_match(path, &format!("{field}.path.value"), findings)?,
+        };
+        if let Some(method) = &self.method
+            && !METHODS.contains(&method.as_str())
+        {
+            findings.invalid(
+                format!("{field}.method"),
+                format!("{} is not an HTTP method", shown(method)),
+            );
+            return None;
+        }
+        Some(RequestMatch {
+            path,
+            method: self.method.clone(),
+            headers: matching::values(&self.headers, &format!("{field}.headers"), true, findings)?,
+            query: matching::values(
+                &self.query_params,
+                &format!("{field}.queryParams"),
+                false,
+                findings,
+            )?,
+        })
     }
-    if list.len() > MAX_MATCHES {
-        findings.invalid(
-            format!("{rule}.matches"),
-            format!("has more than {MAX_MATCHES}"),
-        );
-    }
-    list.iter()
-        .take(MAX_MATCHES)
-        .enumerate()
-        .filter_map(|(i, m)| one_match(m, &format!("{rule}.matches[{i}]"), findings))
-        .collect()
-}
-
-fn one_match(spec: &Match, field: &str, findings: &mut Findings) -> Option<RequestMatch> {
-    let path = match &spec.path {
-        None => PathMatch::Prefix(root()),
-        Some(path) => path_match(path, &format!("{field}.path.value"), findings)?,
-    };
-    if let Some(method) = &spec.method
-        && !METHODS.contains(&method.as_str())
-    {
-        findings.invalid(
-            format!("{field}.method"),
-            format!("{} is not an HTTP method", shown(method)),
-        );
-        return None;
-    }
-    Some(RequestMatch {
-        path,
-        method: spec.method.clone(),
-        headers: matching::values(&spec.headers, &format!("{field}.headers"), true, findings)?,
-        query: matching::values(
-            &spec.query_params,
-            &format!("{field}.queryParams"),
-            false,
-            findings,
-        )?,
-    })
 }
 
 const METHODS: [&str; 9] = [

@@ -10,17 +10,101 @@ mod matching;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+use weft_proto::model::route::RequestMatch;
 
 use self::filter::{Filter, HeaderModifier};
 use super::duration;
 use super::findings::Findings;
 use super::names::{check_label, shown};
-use crate::object::{BackendRef, RouteBackend, RouteParent};
+use crate::object::{BackendRef, Route, RouteBackend, RouteParent, RouteRule};
 
 /// As many as the Gateway API allows.
 const MAX_RULES: usize = 16;
 const MAX_MATCHES: usize = 64;
+
+/// A route of either kind, which differ by their rules.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Manifest<R> {
+    #[serde(rename = "apiVersion")]
+    _api_version: String,
+    #[serde(rename = "kind")]
+    _kind: String,
+    pub(super) metadata: ObjectMeta,
+    spec: Spec<R>,
+    #[serde(default, rename = "status")]
+    _status: IgnoredAny,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Spec<R> {
+    #[serde(default)]
+    parent_refs: Vec<ParentRef>,
+    #[serde(default)]
+    hostnames: Vec<String>,
+    #[serde(default = "Vec::new")]
+    rules: Vec<R>,
+}
+
+/// One rule of a route.
+pub(super) trait Rule {
+    /// What it says; `field` is its place in the object, for messages.
+    fn read(&self, namespace: &str, field: &str, findings: &mut Findings) -> RouteRule;
+}
+
+/// What a route says, as far as it can be used.
+pub(super) fn read<R: Rule>(
+    manifest: &Manifest<R>,
+    namespace: &str,
+    findings: &mut Findings,
+) -> Route {
+    let spec = &manifest.spec;
+    if !spec.hostnames.is_empty() {
+        findings.warn(
+            "spec.hostnames",
+            "is not looked at where the parent is a Service: all requests to it are routed",
+        );
+    }
+    if spec.rules.len() > MAX_RULES {
+        findings.invalid("spec.rules", format!("has more than {MAX_RULES} rules"));
+    }
+    // Without rules everything goes where it would go anyway; the Gateway API makes it one empty rule.
+    let rules = spec.rules.iter().take(MAX_RULES).enumerate();
+    Route {
+        parents: parents(&spec.parent_refs, namespace, findings),
+        rules: rules
+            .map(|(i, rule)| rule.read(namespace, &format!("spec.rules[{i}]"), findings))
+            .collect(),
+    }
+}
+
+/// What the match of a rule matches; `None`, and why, if it cannot be used.
+trait Match: Default {
+    fn read(&self, field: &str, findings: &mut Findings) -> Option<RequestMatch>;
+}
+
+/// One that cannot be used is left out; a rule must not match more than its author wrote.
+fn matches<M: Match>(list: &[M], rule: &str, findings: &mut Findings) -> Vec<RequestMatch> {
+    if list.is_empty() {
+        let everything = M::default();
+        return everything.read(rule, findings).into_iter().collect();
+    }
+    if list.len() > MAX_MATCHES {
+        findings.invalid(
+            format!("{rule}.matches"),
+            format!("has more than {MAX_MATCHES}"),
+        );
+    }
+    list.iter()
+        .take(MAX_MATCHES)
+        .enumerate()
+        .filter_map(|(i, m)| m.read(&format!("{rule}.matches[{i}]"), findings))
+        .collect()
+}
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
