@@ -1,4 +1,4 @@
-//! Pairs of pods that exchange bytes as `peers/accel.py` says, and what the node tells about it.
+//! Pairs of pods that exchange bytes as `peers/accel` says, and what the node tells about it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -124,10 +124,11 @@ impl Pair {
     }
 
     fn end(&self, pod: &str, role: &str, scenario: &str, server: SocketAddr) -> Result<Process> {
-        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers/accel.py");
+        let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("peers/accel");
         let pod: Pod = self.mesh.pod(pod)?;
         let command = pod
             .command("python3")
+            .arg("-B")
             .arg(script)
             .args([role, scenario, &server.ip().to_string()])
             .arg(server.port().to_string());

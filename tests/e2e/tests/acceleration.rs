@@ -4,7 +4,7 @@ use anyhow::{bail, ensure};
 use weft_e2e::Result;
 use weft_e2e::accel::Pair;
 
-/// Scenarios in which bytes are accelerated, and neither end may notice. See `peers/accel.py`.
+/// Scenarios in which bytes are accelerated, and neither end may notice. See `peers/accel`.
 const SCENARIOS: [&str; 23] = [
     "ping",
     "hello",
