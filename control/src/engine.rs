@@ -201,6 +201,8 @@ impl Engine {
             clusters,
             endpoints,
             routes,
+            client_listeners,
+            client_routes,
             problems,
         } = resources;
         self.report(Reporter::Service(name.clone()), problems, batch);
@@ -208,7 +210,9 @@ impl Engine {
         let all = (clusters.into_iter().map(Resource::Cluster))
             .chain(endpoints.into_iter().map(Resource::Endpoints))
             .chain(listeners.into_iter().map(Resource::Listener))
-            .chain(routes.into_iter().map(Resource::Routes));
+            .chain(routes.into_iter().map(Resource::Routes))
+            .chain(client_listeners.into_iter().map(Resource::ApiListener))
+            .chain(client_routes.into_iter().map(Resource::ClientRoutes));
         for resource in all {
             names.insert((resource.resource_type(), resource.name()));
             batch.upsert(resource);

@@ -49,7 +49,7 @@ impl Watch {
     fn state(&self, table: &Table) -> Vec<(Arc<str>, Entry)> {
         let owned = |(name, entry): (&Arc<str>, &Entry)| (Arc::clone(name), entry.clone());
         let mut state: Vec<_> = match &self.names {
-            None => table.iter().map(owned).collect(),
+            None => table.for_all().map(owned).collect(),
             Some(names) => names
                 .iter()
                 .filter_map(|n| table.get(n))

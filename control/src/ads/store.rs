@@ -50,6 +50,8 @@ pub struct Entry {
     pub version: Version,
     /// As it travels.
     pub any: Arc<Any>,
+    /// Whether only those get it who ask for its name.
+    pub by_name: bool,
     /// When it last changed, on the store's own clock.
     changed: u64,
 }
@@ -70,6 +72,11 @@ impl Table {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<(&Arc<str>, &Entry)> {
         self.entries.get_key_value(name)
+    }
+
+    /// What who asks for everything gets, in no order.
+    pub fn for_all(&self) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
+        self.entries.iter().filter(|(_, entry)| !entry.by_name)
     }
 
     /// All resources, in no order.
@@ -95,16 +102,10 @@ impl Table {
         (time >= self.floor).then(|| self.log.range(time + 1..).map(|(_, name)| name))
     }
 
-    fn upsert(&mut self, name: Arc<str>, version: Version, any: Arc<Any>, time: u64) {
+    fn upsert(&mut self, name: Arc<str>, entry: Entry) {
+        let time = entry.changed;
         let buried = self.tombstones.remove(&name);
-        let old = self.entries.insert(
-            Arc::clone(&name),
-            Entry {
-                version,
-                any,
-                changed: time,
-            },
-        );
+        let old = self.entries.insert(Arc::clone(&name), entry);
         if let Some(before) = old.map(|e| e.changed).or(buried) {
             self.log.remove(&before);
         }
@@ -207,7 +208,7 @@ impl Batch {
             }
         }
         self.0
-            .retain(|(resource_type, _), _| resource_type.is_for_agents());
+            .retain(|_, resource| !matches!(resource, Some(Resource::Routes(_))));
         theirs
     }
 }
@@ -216,7 +217,7 @@ impl Batch {
 struct Change {
     resource_type: ResourceType,
     name: Arc<str>,
-    content: Option<(Version, Arc<Any>)>,
+    content: Option<Entry>,
 }
 
 /// Holds the snapshot and tells of its changes.
@@ -257,7 +258,10 @@ impl Store {
             *time += 1;
             let table = &mut tables[index(change.resource_type)];
             match change.content {
-                Some((version, any)) => table.upsert(change.name, version, any, *time),
+                Some(entry) => {
+                    let changed = *time;
+                    table.upsert(change.name, Entry { changed, ..entry });
+                }
                 None => table.remove(&change.name, *time),
             }
         }
@@ -315,9 +319,12 @@ impl Store {
                 (known != version).then(|| Change {
                     resource_type,
                     name: name.into(),
-                    content: version
-                        .zip(resource)
-                        .map(|(version, r)| (version, Arc::new(convert::encode(&r)))),
+                    content: version.zip(resource).map(|(version, r)| Entry {
+                        version,
+                        any: Arc::new(convert::encode(&r)),
+                        by_name: r.is_by_name(),
+                        changed: 0,
+                    }),
                 })
             };
         batch.0.into_iter().filter_map(changed).collect()

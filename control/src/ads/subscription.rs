@@ -137,8 +137,9 @@ impl Subscription {
         }
     }
 
-    fn wants(&self, name: &str) -> bool {
-        self.wildcard || self.names.contains(name)
+    fn wants(&self, name: &str, table: &Table) -> bool {
+        let is_for_all = || table.get(name).is_none_or(|(_, entry)| !entry.by_name);
+        self.names.contains(name) || self.wildcard && is_for_all()
     }
 
     /// Notes what the snapshot's changes leave to be sent.
@@ -149,7 +150,7 @@ impl Subscription {
         match table.since(self.seen) {
             Some(changed) => {
                 for name in changed {
-                    if self.wants(name) {
+                    if self.wants(name, table) {
                         self.consider(Arc::clone(name), table);
                     }
                 }
@@ -163,7 +164,7 @@ impl Subscription {
     fn compare(&mut self, table: &Table) {
         let mut all: Vec<Arc<str>> = self.held.keys().cloned().collect();
         if self.wildcard {
-            all.extend(table.iter().map(|(name, _)| Arc::clone(name)));
+            all.extend(table.for_all().map(|(name, _)| Arc::clone(name)));
         }
         all.extend(self.names.iter().cloned());
         for name in all {
@@ -176,7 +177,7 @@ impl Subscription {
         match table.get(&name) {
             Some((name, entry)) => {
                 self.removals.remove(name);
-                if self.wants(name) && held != Some(Held::Version(Some(entry.version))) {
+                if self.wants(name, table) && held != Some(Held::Version(Some(entry.version))) {
                     self.upserts.insert(Arc::clone(name));
                 } else {
                     self.upserts.remove(name);

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use weft_proto::convert;
-use weft_proto::envoy::envoy::config::route::v3::RouteConfiguration;
+use weft_proto::envoy::envoy::config::route::v3::{
+    RouteConfiguration, route::Action, route_action::ClusterSpecifier,
+};
 use weft_proto::model::policy::Tier;
 use weft_proto::model::{
     Cluster, ClusterEndpoints, EndpointSource, Layer, Listener, Policy, Problem, Resource, Workload,
@@ -70,7 +72,7 @@ fn resources_of(path: &Path) -> String {
     let mut text = String::new();
     for resource_type in ResourceType::ALL {
         store.read(|snapshot| {
-            let mut all: Vec<_> = snapshot.table(resource_type).iter().collect();
+            let mut all: Vec<_> = snapshot.table(resource_type).for_all().collect();
             all.sort_by_key(|(name, _)| Arc::clone(name));
             for (_, entry) in all {
                 let resource = convert::decode(resource_type, &entry.any).unwrap();
@@ -79,7 +81,44 @@ fn resources_of(path: &Path) -> String {
         });
     }
     show_envoy(&mut text, &envoys);
+    show_clients(&mut text, &store);
     text
+}
+
+/// What gRPC clients that speak xDS get besides.
+fn show_clients(out: &mut String, store: &Store) {
+    store.read(|snapshot| {
+        let by_name = |resource_type| {
+            let all = snapshot.table(resource_type).iter();
+            let mut all: Vec<_> = all.filter(|(_, entry)| entry.by_name).collect();
+            all.sort_by_key(|(name, _)| Arc::clone(name));
+            all
+        };
+        let listeners = by_name(ResourceType::Listener);
+        if !listeners.is_empty() {
+            writeln!(out, "---\nclients' listeners:").unwrap();
+        }
+        for (name, _) in listeners {
+            writeln!(out, "- {name}").unwrap();
+        }
+        for (name, entry) in by_name(ResourceType::Route) {
+            let table: RouteConfiguration = convert::unpack(&entry.any, "").unwrap();
+            writeln!(out, "---\nclients' routes: {name}").unwrap();
+            for route in table.virtual_hosts.iter().flat_map(|host| &host.routes) {
+                match &route.action {
+                    // One that has no name is of a service without routes.
+                    Some(Action::Route(to)) if route.name.is_empty() => {
+                        let Some(ClusterSpecifier::WeightedClusters(to)) = &to.cluster_specifier
+                        else {
+                            panic!("{to:?}");
+                        };
+                        writeln!(out, "all to: {}", to.clusters[0].name).unwrap();
+                    }
+                    _ => show_message(out, route),
+                }
+            }
+        }
+    });
 }
 
 /// What Envoys get besides: names, and routes as they are.
@@ -130,7 +169,9 @@ fn show(out: &mut String, resource: &Resource) {
         Resource::Listener(l) => show_listener(out, l),
         Resource::Policy(p) => show_policy(out, p),
         Resource::Workload(w) => show_workload(out, w),
-        Resource::Routes(_) => unreachable!("routes are for Envoys"),
+        Resource::Routes(_) | Resource::ApiListener(_) | Resource::ClientRoutes(_) => {
+            unreachable!("not for agents")
+        }
         Resource::Problem(p) => show_problem(out, p),
     }
 }

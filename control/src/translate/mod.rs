@@ -6,11 +6,14 @@ pub(crate) mod envoy;
 #[cfg(test)]
 mod golden;
 mod policy;
+mod proxyless;
 mod routes;
 mod service;
 mod workload;
 
-use weft_proto::model::{Cluster, ClusterEndpoints, Listener, Problem, Protocol, RouteTable};
+use weft_proto::model::{
+    ApiListener, Cluster, ClusterEndpoints, Listener, Problem, Protocol, RouteTable,
+};
 
 pub use endpoints::service_endpoints;
 pub use policy::access;
@@ -31,6 +34,10 @@ pub struct ServiceResources {
     pub endpoints: Vec<ClusterEndpoints>,
     /// One per port that has routes.
     pub routes: Vec<RouteTable>,
+    /// What gRPC clients dial.
+    pub client_listeners: Vec<ApiListener>,
+    /// One per TCP port, for them.
+    pub client_routes: Vec<RouteTable>,
     /// What stands between it and other objects.
     pub problems: Vec<Problem>,
 }

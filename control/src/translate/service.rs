@@ -8,7 +8,8 @@ use weft_proto::model::{
 };
 
 use super::{
-    ServiceResources, balanced_ports, conflicts, resource_name, routes, service_endpoints,
+    ServiceResources, balanced_ports, conflicts, proxyless, resource_name, routes,
+    service_endpoints,
 };
 use crate::model::{Claim, Entry, Model};
 use crate::object::{ObjectName, Service, ServicePort, TrafficPolicy};
@@ -34,6 +35,7 @@ pub fn service(model: &Model, name: &ObjectName) -> ServiceResources {
         .iter()
         .filter_map(|port| routes::of_port(model, name, port))
         .collect();
+    let (client_listeners, client_routes) = proxyless::of_service(name, service, &routes);
     ServiceResources {
         listeners: ports
             .iter()
@@ -46,6 +48,8 @@ pub fn service(model: &Model, name: &ObjectName) -> ServiceResources {
             .collect(),
         endpoints: service_endpoints(model, name),
         routes,
+        client_listeners,
+        client_routes,
         problems,
     }
 }

@@ -5,15 +5,21 @@
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::cluster::v3::{
-    Cluster as Pb,
+    Cluster as Pb, LoadBalancingPolicy,
     cluster::{ClusterDiscoveryType, DiscoveryType, EdsClusterConfig, LbPolicy as PbPolicy},
+    load_balancing_policy::Policy,
 };
 use envoy_types::pb::envoy::config::core::v3::{
-    AggregatedConfigSource, ConfigSource, config_source::ConfigSourceSpecifier,
+    AggregatedConfigSource, ConfigSource, TypedExtensionConfig,
+    config_source::ConfigSourceSpecifier,
+};
+use envoy_types::pb::envoy::extensions::load_balancing_policies::{
+    least_request::v3::LeastRequest, maglev::v3::Maglev, random::v3::Random,
+    round_robin::v3::RoundRobin,
 };
 use envoy_types::pb::google::protobuf::value::Kind;
 
-use super::{ConvertError, duration, endpoints, http, limits, metadata};
+use super::{ConvertError, duration, endpoints, http, limits, metadata, pack};
 use crate::model::{Cluster, EndpointSource, LbPolicy, LocalityMode};
 
 const AFFINITY: &str = "sessionAffinitySeconds";
@@ -37,12 +43,7 @@ pub fn encode_cluster(cluster: &Cluster) -> Pb {
         cluster_discovery_type: Some(ClusterDiscoveryType::Type(discovery as i32)),
         eds_cluster_config: eds,
         load_assignment,
-        lb_policy: match cluster.policy {
-            LbPolicy::Random => PbPolicy::Random,
-            LbPolicy::RoundRobin => PbPolicy::RoundRobin,
-            LbPolicy::LeastRequest => PbPolicy::LeastRequest,
-            LbPolicy::Maglev => PbPolicy::Maglev,
-        } as i32,
+        load_balancing_policy: Some(policies(cluster.policy)),
         connect_timeout: duration::encode(cluster.connect_timeout),
         circuit_breakers: cluster.max_connections.map(limits::encode_connections),
         outlier_detection: cluster.outlier.as_ref().map(limits::encode_outlier),
@@ -67,6 +68,29 @@ pub fn encode_cluster(cluster: &Cluster) -> Pb {
             .into_iter()
             .collect(),
         ..Default::default()
+    }
+}
+
+/// The policy, and what gRPC's clients take if they have none such.
+///
+/// See <https://github.com/grpc/proposal/blob/master/A52-xds-custom-lb-policies.md>.
+fn policies(policy: LbPolicy) -> LoadBalancingPolicy {
+    let round_robin = || ("round_robin", pack(&RoundRobin::default()));
+    let first = match policy {
+        LbPolicy::Random => ("random", pack(&Random::default())),
+        LbPolicy::RoundRobin => round_robin(),
+        LbPolicy::LeastRequest => ("least_request", pack(&LeastRequest::default())),
+        LbPolicy::Maglev => ("maglev", pack(&Maglev::default())),
+    };
+    let second = (policy != LbPolicy::RoundRobin).then(round_robin);
+    let entry = |(name, config)| Policy {
+        typed_extension_config: Some(TypedExtensionConfig {
+            name: format!("envoy.load_balancing_policies.{name}"),
+            typed_config: Some(config),
+        }),
+    };
+    LoadBalancingPolicy {
+        policies: [first].into_iter().chain(second).map(entry).collect(),
     }
 }
 
@@ -157,9 +181,7 @@ fn policy(pb: &Pb) -> Result<LbPolicy, ConvertError> {
 }
 
 /// The first policy that the kernel knows, as the API asks of a client.
-fn extension_policy(
-    list: &envoy_types::pb::envoy::config::cluster::v3::LoadBalancingPolicy,
-) -> Result<LbPolicy, ConvertError> {
+fn extension_policy(list: &LoadBalancingPolicy) -> Result<LbPolicy, ConvertError> {
     list.policies
         .iter()
         .filter_map(|p| p.typed_extension_config.as_ref()?.typed_config.as_ref())

@@ -34,6 +34,10 @@ pub(super) fn encode_list(name: &str, list: &[Endpoint]) -> Pb {
             .into_iter()
             .map(|((priority, locality), mut members)| {
                 members.sort_unstable_by_key(|e| e.address);
+                let weight = members
+                    .iter()
+                    .map(|e| e.weight)
+                    .fold(0, u32::saturating_add);
                 LocalityLbEndpoints {
                     locality: Some(PbLocality {
                         zone: locality.zone.clone(),
@@ -42,6 +46,8 @@ pub(super) fn encode_list(name: &str, list: &[Endpoint]) -> Pb {
                     }),
                     lb_endpoints: members.into_iter().map(encode_endpoint).collect(),
                     priority,
+                    // For gRPC's clients, to whom a locality without weight is none. Envoy and the kernel do not look at it.
+                    load_balancing_weight: Some(UInt32Value { value: weight }),
                     ..Default::default()
                 }
             })

@@ -39,16 +39,7 @@ pub(super) fn manager(listener: &Listener) -> HttpConnectionManager {
     let idle = listener.idle_timeout.unwrap_or(IDLE);
     HttpConnectionManager {
         stat_prefix: listener.name.clone(),
-        route_specifier: Some(RouteSpecifier::Rds(Rds {
-            config_source: Some(ConfigSource {
-                resource_api_version: 2, // V3
-                config_source_specifier: Some(ConfigSourceSpecifier::Ads(
-                    AggregatedConfigSource {},
-                )),
-                ..Default::default()
-            }),
-            route_config_name: listener.name.clone(),
-        })),
+        route_specifier: Some(RouteSpecifier::Rds(rds(&listener.name))),
         http_filters: vec![
             filter(
                 "envoy.filters.http.original_src",
@@ -56,13 +47,7 @@ pub(super) fn manager(listener: &Listener) -> HttpConnectionManager {
                     mark: MARK_BY_PROXY,
                 }),
             ),
-            filter(
-                "envoy.filters.http.router",
-                pack(&Router {
-                    suppress_envoy_headers: true,
-                    ..Default::default()
-                }),
-            ),
+            router(),
         ],
         // The client is who it is, whatever it says in X-Forwarded-For: its address is Envoy's towards the backend.
         use_remote_address: Some(BoolValue { value: true }),
@@ -81,6 +66,29 @@ pub(super) fn manager(listener: &Listener) -> HttpConnectionManager {
         }],
         ..Default::default()
     }
+}
+
+/// Routes by ADS.
+pub(super) fn rds(name: &str) -> Rds {
+    Rds {
+        config_source: Some(ConfigSource {
+            resource_api_version: 2, // V3
+            config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
+            ..Default::default()
+        }),
+        route_config_name: name.to_owned(),
+    }
+}
+
+/// The last filter of all.
+pub(super) fn router() -> HttpFilter {
+    filter(
+        "envoy.filters.http.router",
+        pack(&Router {
+            suppress_envoy_headers: true,
+            ..Default::default()
+        }),
+    )
 }
 
 fn filter(name: &str, config: Any) -> HttpFilter {

@@ -4,6 +4,7 @@
 //! it, so that the agent refuses the resource instead of doing half of it. Fields that only Envoy itself needs are passed over.
 
 mod address;
+mod api_listener;
 mod cluster;
 mod duration;
 mod endpoints;
@@ -20,6 +21,7 @@ mod workload;
 use envoy_types::pb::google::protobuf::Any;
 use prost::{Message, Name};
 
+pub use api_listener::{encode_api_listener, encode_client_routes};
 pub use cluster::{decode_cluster, encode_cluster};
 pub use endpoints::{decode_endpoints, encode_endpoints};
 pub use listener::{decode_listener, encode_listener};

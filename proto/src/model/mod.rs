@@ -1,5 +1,6 @@
 //! The domain: what a service mesh node has to know, free of any wire format.
 
+mod api_listener;
 mod cluster;
 mod endpoint;
 mod listener;
@@ -10,6 +11,7 @@ mod resource;
 pub mod route;
 mod workload;
 
+pub use api_listener::ApiListener;
 pub use cluster::{Cluster, EndpointSource, LbPolicy, LocalityMode, Outlier};
 pub use endpoint::{ClusterEndpoints, Endpoint, Health, Locality};
 pub use listener::{Layer, Listener, ParseProtocolError, Protocol, ServiceRef};

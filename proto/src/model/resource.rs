@@ -1,6 +1,8 @@
 //! Any one thing that the control plane tells a node.
 
-use super::{Cluster, ClusterEndpoints, Listener, Policy, Problem, RouteTable, Workload};
+use super::{
+    ApiListener, Cluster, ClusterEndpoints, Listener, Policy, Problem, RouteTable, Workload,
+};
 use crate::resource::ResourceType;
 
 /// A resource of any type.
@@ -12,8 +14,12 @@ pub enum Resource {
     Endpoints(ClusterEndpoints),
     /// A service port.
     Listener(Listener),
-    /// Where requests of a service port go.
+    /// Where requests of a service port go, for Envoys.
     Routes(RouteTable),
+    /// What a gRPC client dials.
+    ApiListener(ApiListener),
+    /// Where its calls go.
+    ClientRoutes(RouteTable),
     /// Who may talk to whom.
     Policy(Policy),
     /// A pod or node.
@@ -29,12 +35,18 @@ impl Resource {
         match self {
             Self::Cluster(_) => ResourceType::Cluster,
             Self::Endpoints(_) => ResourceType::Endpoints,
-            Self::Listener(_) => ResourceType::Listener,
-            Self::Routes(_) => ResourceType::Route,
+            Self::Listener(_) | Self::ApiListener(_) => ResourceType::Listener,
+            Self::Routes(_) | Self::ClientRoutes(_) => ResourceType::Route,
             Self::Policy(_) => ResourceType::Policy,
             Self::Workload(_) => ResourceType::Workload,
             Self::Problem(_) => ResourceType::Problem,
         }
+    }
+
+    /// Whether only those get it who ask for its name.
+    #[must_use]
+    pub const fn is_by_name(&self) -> bool {
+        matches!(self, Self::ApiListener(_) | Self::ClientRoutes(_))
     }
 
     /// Its name, unique within its type.
@@ -44,7 +56,8 @@ impl Resource {
             Self::Cluster(c) => c.name.clone(),
             Self::Endpoints(e) => e.name.clone(),
             Self::Listener(l) => l.name.clone(),
-            Self::Routes(r) => r.name.clone(),
+            Self::ApiListener(l) => l.name.clone(),
+            Self::Routes(r) | Self::ClientRoutes(r) => r.name.clone(),
             Self::Policy(p) => p.name.clone(),
             Self::Workload(w) => w.name.clone(),
             Self::Problem(p) => p.name(),

@@ -66,7 +66,7 @@ pub enum RouteAction {
 }
 
 /// Where to send a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Forward {
     /// Clusters, by weight. At least one has a weight.
     pub targets: Vec<Target>,

@@ -8,6 +8,7 @@ pub mod ads;
 pub mod collector;
 pub mod counters;
 pub mod envoy;
+pub mod gopeer;
 pub mod http;
 pub mod mesh;
 pub mod reach;

@@ -80,15 +80,14 @@ pub fn decode_policy(pb: &wire::Policy) -> Result<Policy, ConvertError> {
     };
     Ok(Policy {
         name: pb.name.clone(),
-        origin: pb
-            .origin
-            .as_ref()
-            .map(|o| ObjectRef {
+        origin: pb.origin.as_ref().map_or_else(
+            || without_origin(&pb.name),
+            |o| ObjectRef {
                 kind: o.kind.clone(),
                 namespace: o.namespace.clone(),
                 name: o.name.clone(),
-            })
-            .unwrap_or_default(),
+            },
+        ),
         selector: pb
             .selector
             .as_ref()
@@ -126,11 +125,7 @@ pub fn closed_policies(name: &str, bytes: &[u8]) -> Vec<Policy> {
     };
     let closed = |direction| Policy {
         name: name.to_owned(),
-        origin: ObjectRef {
-            kind: "Policy".to_owned(),
-            namespace: String::new(),
-            name: name.to_owned(),
-        },
+        origin: without_origin(name),
         selector: selector.clone(),
         direction,
         tier: Tier::Admin,
@@ -140,6 +135,15 @@ pub fn closed_policies(name: &str, bytes: &[u8]) -> Vec<Policy> {
         rules: [("unreadable".to_owned(), rule.clone())].into(),
     };
     directions.into_iter().map(closed).collect()
+}
+
+/// What a policy is called of which nobody says where it is from.
+fn without_origin(name: &str) -> ObjectRef {
+    ObjectRef {
+        kind: "Policy".to_owned(),
+        namespace: String::new(),
+        name: name.to_owned(),
+    }
 }
 
 fn unknown(field: &str, number: i32) -> ConvertError {
