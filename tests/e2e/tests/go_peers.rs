@@ -196,7 +196,10 @@ fn go_control_plane_drives_the_kernel() -> Result {
             .agent
             .cli(&["flows", "--verdict", "denied", "-o", "json"])?;
         let told: Vec<serde_json::Value> = told.success()?.json_lines()?;
-        ensure!(told.iter().any(|f| f["policy"] == "Policy refused"), "{told:?}");
+        ensure!(
+            told.iter().any(|f| f["policy"] == "Policy refused"),
+            "{told:?}"
+        );
         Ok(())
     })?;
 
