@@ -62,7 +62,7 @@ impl Status {
     pub(crate) fn of(store: &Store, nacks: &Nacks) -> Self {
         let (resources, encoded) = store.read(|snapshot| {
             let resources = ResourceType::ALL
-                .map(|t| (t.to_string(), snapshot.table(t).len()))
+                .map(|t| (t.to_string(), snapshot.table(t).for_all().count()))
                 .into();
             let problems = snapshot.table(ResourceType::Problem).iter();
             let encoded: Vec<_> = problems.map(|(_, entry)| entry.any.clone()).collect();
