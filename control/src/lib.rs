@@ -17,5 +17,5 @@ mod status;
 pub mod translate;
 
 pub use engine::{Engine, Settings};
-pub use plane::{Config, ControlError, ControlPlane};
+pub use plane::{Config, ControlError, ControlPlane, SourceConfig};
 pub use status::Status;

@@ -16,6 +16,7 @@ use crate::engine::{Engine, Settings};
 use crate::http;
 use crate::source::Source;
 use crate::source::folder::{Folder, FolderError};
+use crate::source::kubernetes::Kubernetes;
 use crate::status::Status;
 
 /// Groups of events between source and engine; a full queue makes the source wait.
@@ -24,11 +25,20 @@ const QUEUE: usize = 1024;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Where the cluster's objects are read.
+#[derive(Clone, Debug)]
+pub enum SourceConfig {
+    /// A folder of manifests, watched.
+    Folder(PathBuf),
+    /// An API server.
+    Kubernetes(Kubernetes),
+}
+
 /// What a control plane has to know.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Folder of manifests, watched.
-    pub manifests: PathBuf,
+    /// Where the cluster's objects are read.
+    pub source: SourceConfig,
     /// SPIFFE trust domain of all workloads, "cluster.local" by custom.
     pub trust_domain: String,
     /// Istio's root namespace, "istio-system" by custom: AuthorizationPolicies in it are for the whole mesh.
@@ -73,12 +83,14 @@ impl ControlPlane {
     /// When the folder cannot be read, or the trust domain is not one.
     pub fn start(config: Config, drain: CancellationToken) -> Result<Self, ControlError> {
         check_trust_domain(&config.trust_domain)?;
-        let folder = Folder::open(config.manifests)?;
         let settings = Settings {
             trust_domain: config.trust_domain,
             root_namespace: config.root_namespace,
         };
-        Self::start_with(folder, settings, drain)
+        match config.source {
+            SourceConfig::Folder(path) => Self::start_with(Folder::open(path)?, settings, drain),
+            SourceConfig::Kubernetes(source) => Self::start_with(source, settings, drain),
+        }
     }
 
     /// Starts with any source.

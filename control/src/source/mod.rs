@@ -1,6 +1,7 @@
 //! Where the cluster's objects come from.
 
 pub mod folder;
+pub mod kubernetes;
 
 use std::future::Future;
 
