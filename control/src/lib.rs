@@ -7,6 +7,7 @@
 
 pub mod ads;
 mod engine;
+mod feedback;
 mod http;
 pub mod model;
 pub mod object;

@@ -8,11 +8,13 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
 
 use crate::ads::{AdsServer, Nack, Nacks, Store, Stores};
 use crate::engine::{Engine, Settings};
+use crate::feedback::{self, Board};
 use crate::http;
 use crate::source::Source;
 use crate::source::folder::{Folder, FolderError};
@@ -24,6 +26,8 @@ const QUEUE: usize = 1024;
 /// A client that is gone without a word is noticed after these two together.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Tasks that end with the control plane have this long.
+const FINISH: Duration = Duration::from_secs(3);
 
 /// Where the cluster's objects are read.
 #[derive(Clone, Debug)]
@@ -74,6 +78,8 @@ pub struct ControlPlane {
     envoys: Arc<Store>,
     nacks: Arc<Nacks>,
     drain: CancellationToken,
+    /// What has something to finish when all stops.
+    tasks: TaskTracker,
 }
 
 impl ControlPlane {
@@ -88,8 +94,16 @@ impl ControlPlane {
             root_namespace: config.root_namespace,
         };
         match config.source {
-            SourceConfig::Folder(path) => Self::start_with(Folder::open(path)?, settings, drain),
-            SourceConfig::Kubernetes(source) => Self::start_with(source, settings, drain),
+            SourceConfig::Folder(path) => {
+                Self::start_with(Folder::open(path)?, settings, None, drain)
+            }
+            SourceConfig::Kubernetes(source) => {
+                let board = Arc::new(Board::default());
+                let writer = feedback::run(source.client(), Arc::clone(&board), drain.clone());
+                let plane = Self::start_with(source, settings, Some(board), drain)?;
+                plane.tasks.spawn(writer);
+                Ok(plane)
+            }
         }
     }
 
@@ -97,11 +111,15 @@ impl ControlPlane {
     fn start_with<S: Source>(
         source: S,
         settings: Settings,
+        board: Option<Arc<Board>>,
         drain: CancellationToken,
     ) -> Result<Self, ControlError> {
         let store = Arc::new(Store::default());
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let engine = Engine::new(Arc::clone(&store), settings);
+        let mut engine = Engine::new(Arc::clone(&store), settings);
+        if let Some(board) = board {
+            engine = engine.telling(board);
+        }
         let envoys = engine.envoys();
         // It computes for long and waits for long, and ends when the source does.
         std::thread::Builder::new()
@@ -119,6 +137,7 @@ impl ControlPlane {
             envoys,
             nacks: Arc::default(),
             drain,
+            tasks: TaskTracker::new(),
         })
     }
 
@@ -151,6 +170,9 @@ impl ControlPlane {
                 self.drain.clone().cancelled_owned(),
             )
             .await?;
+        self.tasks.close();
+        // What is not done by then others will do.
+        let _ = tokio::time::timeout(FINISH, self.tasks.wait()).await;
         Ok(())
     }
 

@@ -10,6 +10,7 @@ pub mod mesh;
 pub mod objects;
 mod pki;
 mod server;
+pub mod yaml;
 
 pub use api::Api;
 pub use server::{ControlPlane, Options, User};

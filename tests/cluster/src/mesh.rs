@@ -59,6 +59,38 @@ impl Mesh {
         Ok(())
     }
 
+    /// A second `weft control`, which serves no agent here.
+    pub fn another_control(&self, user: User) -> Result<Process> {
+        let control = self.lab.node("n1")?.control_place().command(tools::weft()?);
+        let control = control
+            .args([
+                "control",
+                "--listen",
+                "127.0.0.1:15110",
+                "--metrics",
+                "none",
+                "--kubeconfig",
+            ])
+            .arg(self.kubernetes.kubeconfig(user));
+        Ok(control.spawn()?)
+    }
+
+    /// Ends the control plane in order.
+    pub fn stop_control(&mut self) -> Result<()> {
+        let mut control = self
+            .control
+            .take()
+            .context("no control plane was started")?;
+        control.terminate();
+        control.finish(PATIENCE)?.success()?;
+        Ok(())
+    }
+
+    /// Ends the control plane at once.
+    pub fn kill_control(&mut self) {
+        self.control = None;
+    }
+
     /// Starts `weft agent`.
     pub fn start_agent(&mut self) -> Result<()> {
         let node = self.lab.node("n1")?;

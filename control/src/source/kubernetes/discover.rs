@@ -84,7 +84,8 @@ impl Groups {
     }
 }
 
-fn resource(api_version: &str, kind: Kind) -> ApiResource {
+/// How a kind is asked for in this version.
+pub(crate) fn resource(api_version: &str, kind: Kind) -> ApiResource {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind.as_str()))
 }

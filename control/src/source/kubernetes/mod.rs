@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use self::connect::{Access, ConnectError};
+pub(crate) use self::discover::resource;
 use self::discover::{Groups, Served};
 use self::seen::Seen;
 use self::watch::{Ended, Progress, Target, Watch};
@@ -56,6 +57,11 @@ impl Kubernetes {
     pub async fn connect(access: &Access, namespaces: Vec<String>) -> Result<Self, ConnectError> {
         let client = access.client().await?;
         Ok(Self { client, namespaces })
+    }
+
+    /// What asks the server.
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use weft_proto::model::Problem;
 
-use crate::object::ObjectRef;
+use crate::object::{Kind, ObjectRef, Subject};
 use crate::read::Reading;
 use crate::source::{Event, Events};
 
@@ -54,7 +54,8 @@ impl Seen {
     }
 
     /// The object is there, and is now this.
-    pub(super) fn apply(&mut self, value: Value) -> Events {
+    pub(super) fn apply(&mut self, kind: Kind, value: Value) -> Events {
+        let subject = Subject::of(kind, &value);
         let mut reading = Reading::default();
         reading.add(value, &Arc::from(""));
         let Reading { items, problems } = reading;
@@ -84,6 +85,9 @@ impl Seen {
                     problems.clone(),
                 ));
             }
+            if subject.is_some() {
+                events.push(Event::Subject(item.reference.clone(), subject.clone()));
+            }
             let state = State {
                 list: self.list,
                 applied,
@@ -102,6 +106,9 @@ impl Seen {
         let mut events = Events::new();
         if state.applied {
             events.push(Event::Deleted(reference.clone()));
+        }
+        if reference.kind.has_status() {
+            events.push(Event::Subject(reference.clone(), None));
         }
         if !state.problems.is_empty() {
             events.push(Event::Problems(reference.to_string(), Vec::new()));

@@ -119,9 +119,13 @@ impl Watch {
     fn take(&mut self, event: watcher::Event<DynamicObject>, events: &mut Events) -> bool {
         match event {
             watcher::Event::Init => self.seen.begin_list(),
-            watcher::Event::InitApply(object) => events.extend(self.seen.apply(self.value(object))),
+            watcher::Event::InitApply(object) => {
+                let value = self.value(object);
+                events.extend(self.seen.apply(self.target.kind, value));
+            }
             watcher::Event::Apply(object) => {
-                events.extend(self.seen.apply(self.value(object)));
+                let value = self.value(object);
+                events.extend(self.seen.apply(self.target.kind, value));
                 self.recover(events);
             }
             watcher::Event::Delete(object) => {
