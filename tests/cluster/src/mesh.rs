@@ -1,6 +1,7 @@
 //! Weft on a lab's node, fed by a control plane of Kubernetes on the same node.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,11 @@ impl Mesh {
     /// Starts `weft control` as this user, with more arguments.
     pub fn start_control(&mut self, user: User, arguments: &[&str]) -> Result<()> {
         let kubeconfig = self.kubernetes.kubeconfig(user);
+        self.start_control_with(&kubeconfig, arguments)
+    }
+
+    /// Starts `weft control` with this kubeconfig.
+    pub fn start_control_with(&mut self, kubeconfig: &Path, arguments: &[&str]) -> Result<()> {
         let control = self.lab.node("n1")?.control_place().command(tools::weft()?);
         let control = control
             .args([

@@ -70,6 +70,8 @@ pub struct ControlPlane {
     etcd: Process,
     node: Node,
     arguments: Vec<String>,
+    url: String,
+    ca: PathBuf,
     _dir: TempDir,
 }
 
@@ -91,7 +93,7 @@ impl ControlPlane {
         let kubeconfigs = lab.dir().to_owned();
         for (user, token) in &pki.by_user {
             let path = kubeconfigs.join(format!("{user}.kubeconfig"));
-            write_kubeconfig(&path, &url, &pki.ca, token)?;
+            write_kubeconfig(&path, &url, &pki.ca, token, "default")?;
         }
         let mut plane = Self {
             api,
@@ -100,6 +102,8 @@ impl ControlPlane {
             etcd,
             node: node.clone(),
             arguments,
+            url,
+            ca: pki.ca,
             _dir: dir,
         };
         plane.wait_ready(options.interrupted)?;
@@ -131,6 +135,20 @@ impl ControlPlane {
     /// What a user reaches it with.
     pub fn kubeconfig(&self, user: User) -> PathBuf {
         self.kubeconfigs.join(format!("{}.kubeconfig", user.name()))
+    }
+
+    /// What a service account reaches it with, as a pod of it would.
+    pub fn account_kubeconfig(&self, namespace: &str, account: &str) -> Result<PathBuf> {
+        let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token");
+        let request =
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+        let answer = self.api.create(&path, &request)?;
+        let token = answer["status"]["token"].as_str().context("a token")?;
+        let path = self
+            .kubeconfigs
+            .join(format!("{namespace}-{account}.kubeconfig"));
+        write_kubeconfig(&path, &self.url, &self.ca, token, namespace)?;
+        Ok(path)
     }
 
     /// Kills the API server. etcd keeps what it knew.
@@ -243,12 +261,12 @@ fn etcd(node: &Node, data: &Path) -> Result<Process> {
 }
 
 /// As JSON, which is YAML too.
-fn write_kubeconfig(path: &Path, url: &str, ca: &Path, token: &str) -> Result<()> {
+fn write_kubeconfig(path: &Path, url: &str, ca: &Path, token: &str, namespace: &str) -> Result<()> {
     let config = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "test",
         "clusters": [{"name": "test", "cluster": {"server": url, "certificate-authority": ca}}],
         "users": [{"name": "test", "user": {"token": token}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test", "namespace": namespace}}],
     });
     fs::write(path, config.to_string()).with_context(|| format!("writing {}", path.display()))
 }
