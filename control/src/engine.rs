@@ -11,6 +11,7 @@ use weft_proto::model::{Problem, Resource};
 use weft_proto::resource::ResourceType;
 
 use crate::ads::{Batch, Store};
+use crate::feedback::{Board, Change};
 use crate::model::Model;
 use crate::object::{ObjectName, ObjectRef};
 use crate::source::{Event, Events};
@@ -63,6 +64,8 @@ pub struct Engine {
     problems: HashMap<Reporter, Vec<Problem>>,
     /// How many reporters say the same.
     said: HashMap<String, usize>,
+    /// Whom to tell what has become of objects, and what to tell.
+    board: Option<(Arc<Board>, Vec<Change>)>,
     synced: bool,
 }
 
@@ -80,7 +83,21 @@ impl Engine {
             services: HashMap::new(),
             problems: HashMap::new(),
             said: HashMap::new(),
+            board: None,
             synced: false,
+        }
+    }
+
+    /// Tells `board` what becomes of objects.
+    #[must_use]
+    pub(crate) fn telling(mut self, board: Arc<Board>) -> Self {
+        self.board = Some((board, Vec::new()));
+        self
+    }
+
+    fn note(&mut self, change: Change) {
+        if let Some((_, changes)) = &mut self.board {
+            changes.push(change);
         }
     }
 
@@ -116,6 +133,10 @@ impl Engine {
             self.translate(&mut batch);
         }
         self.publish_batch(batch);
+        // What is published is what statuses speak of. Before the first sync, everything would seem to be missing.
+        if let Some((board, changes)) = self.board.as_mut().filter(|_| self.synced) {
+            board.take(changes.drain(..));
+        }
         if first_sync {
             tracing::info!("all manifests are read");
             self.store.set_synced();
@@ -136,6 +157,9 @@ impl Engine {
             Event::Deleted(reference) => self.model.delete(&reference),
             Event::Problems(origin, problems) => {
                 self.report(Reporter::Origin(origin), problems, batch);
+            }
+            Event::Subject(reference, subject) => {
+                self.note(Change::Subject(reference, subject));
             }
             Event::Synced => {
                 self.synced = true;
@@ -240,6 +264,7 @@ impl Engine {
             // Counted before the old ones are taken off, so that what stays is not logged again.
             if *count == 1 {
                 tracing::warn!(severity = ?problem.severity, "{problem}");
+                self.note(Change::Said(problem.clone()));
                 batch.upsert(Resource::Problem(problem));
             }
         }
@@ -249,6 +274,7 @@ impl Engine {
                 *count -= 1;
                 if *count == 0 {
                     self.said.remove(&name);
+                    self.note(Change::Unsaid(problem));
                     batch.remove(ResourceType::Problem, name);
                 }
             }

@@ -7,6 +7,7 @@
 
 pub mod ads;
 mod engine;
+mod feedback;
 mod http;
 pub mod model;
 pub mod object;
@@ -17,5 +18,5 @@ mod status;
 pub mod translate;
 
 pub use engine::{Engine, Settings};
-pub use plane::{Config, ControlError, ControlPlane};
+pub use plane::{Config, ControlError, ControlPlane, SourceConfig};
 pub use status::Status;

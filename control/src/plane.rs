@@ -8,14 +8,17 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
 
 use crate::ads::{AdsServer, Nack, Nacks, Store, Stores};
 use crate::engine::{Engine, Settings};
+use crate::feedback::{self, Board};
 use crate::http;
 use crate::source::Source;
 use crate::source::folder::{Folder, FolderError};
+use crate::source::kubernetes::Kubernetes;
 use crate::status::Status;
 
 /// Groups of events between source and engine; a full queue makes the source wait.
@@ -23,12 +26,23 @@ const QUEUE: usize = 1024;
 /// A client that is gone without a word is noticed after these two together.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Tasks that end with the control plane have this long.
+const FINISH: Duration = Duration::from_secs(3);
+
+/// Where the cluster's objects are read.
+#[derive(Clone, Debug)]
+pub enum SourceConfig {
+    /// A folder of manifests, watched.
+    Folder(PathBuf),
+    /// An API server.
+    Kubernetes(Kubernetes),
+}
 
 /// What a control plane has to know.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Folder of manifests, watched.
-    pub manifests: PathBuf,
+    /// Where the cluster's objects are read.
+    pub source: SourceConfig,
     /// SPIFFE trust domain of all workloads, "cluster.local" by custom.
     pub trust_domain: String,
     /// Istio's root namespace, "istio-system" by custom: AuthorizationPolicies in it are for the whole mesh.
@@ -64,6 +78,8 @@ pub struct ControlPlane {
     envoys: Arc<Store>,
     nacks: Arc<Nacks>,
     drain: CancellationToken,
+    /// What has something to finish when all stops.
+    tasks: TaskTracker,
 }
 
 impl ControlPlane {
@@ -73,23 +89,37 @@ impl ControlPlane {
     /// When the folder cannot be read, or the trust domain is not one.
     pub fn start(config: Config, drain: CancellationToken) -> Result<Self, ControlError> {
         check_trust_domain(&config.trust_domain)?;
-        let folder = Folder::open(config.manifests)?;
         let settings = Settings {
             trust_domain: config.trust_domain,
             root_namespace: config.root_namespace,
         };
-        Self::start_with(folder, settings, drain)
+        match config.source {
+            SourceConfig::Folder(path) => {
+                Self::start_with(Folder::open(path)?, settings, None, drain)
+            }
+            SourceConfig::Kubernetes(source) => {
+                let board = Arc::new(Board::default());
+                let writer = feedback::run(source.client(), Arc::clone(&board), drain.clone());
+                let plane = Self::start_with(source, settings, Some(board), drain)?;
+                plane.tasks.spawn(writer);
+                Ok(plane)
+            }
+        }
     }
 
     /// Starts with any source.
     fn start_with<S: Source>(
         source: S,
         settings: Settings,
+        board: Option<Arc<Board>>,
         drain: CancellationToken,
     ) -> Result<Self, ControlError> {
         let store = Arc::new(Store::default());
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let engine = Engine::new(Arc::clone(&store), settings);
+        let mut engine = Engine::new(Arc::clone(&store), settings);
+        if let Some(board) = board {
+            engine = engine.telling(board);
+        }
         let envoys = engine.envoys();
         // It computes for long and waits for long, and ends when the source does.
         std::thread::Builder::new()
@@ -107,6 +137,7 @@ impl ControlPlane {
             envoys,
             nacks: Arc::default(),
             drain,
+            tasks: TaskTracker::new(),
         })
     }
 
@@ -139,6 +170,9 @@ impl ControlPlane {
                 self.drain.clone().cancelled_owned(),
             )
             .await?;
+        self.tasks.close();
+        // What is not done by then others will do.
+        let _ = tokio::time::timeout(FINISH, self.tasks.wait()).await;
         Ok(())
     }
 

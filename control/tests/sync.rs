@@ -8,7 +8,7 @@ use std::time::Duration;
 use support::{Lab, PATIENCE, get, names, service};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use weft_control::{Config, ControlError, ControlPlane};
+use weft_control::{Config, ControlError, ControlPlane, SourceConfig};
 use weft_proto::resource::ResourceType::{Listener, Problem};
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn streams_end_when_the_control_plane_stops() {
     let folder = tempfile::tempdir().unwrap();
     let drain = CancellationToken::new();
     let config = Config {
-        manifests: folder.path().to_owned(),
+        source: SourceConfig::Folder(folder.path().to_owned()),
         trust_domain: "cluster.local".to_owned(),
         root_namespace: "istio-system".to_owned(),
     };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-use weft_control::{Config, ControlPlane};
+use weft_control::{Config, ControlPlane, SourceConfig};
 use weft_dataplane::admin::{self, RunDir};
 use weft_dataplane::agent::{self, AgentConfig, AgentError, ControlTarget};
 use weft_dataplane::bpf::{AcceleratedPods, Attachment, BpfError};
@@ -211,7 +211,7 @@ impl Datapath for Kernel {
 /// A control plane that reads `manifests`, reached through pipes.
 fn control(manifests: &Path, drain: &CancellationToken) -> InProcess {
     let config = Config {
-        manifests: manifests.to_owned(),
+        source: SourceConfig::Folder(manifests.to_owned()),
         trust_domain: "cluster.local".into(),
         root_namespace: "istio-system".to_owned(),
     };

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use weft_control::source::kubernetes::Access;
 
-use super::{AgentArgs, Metrics, Refusal, remote, unsupported};
+use super::{AgentArgs, Metrics, Refusal, remote};
 
 /// Where the control plane reads the cluster's objects.
 #[derive(Debug, Args)]
@@ -14,9 +15,23 @@ pub(crate) struct SourceArgs {
     #[arg(long, env = "WEFT_MANIFESTS", value_name = "DIR")]
     pub(crate) manifests: Option<PathBuf>,
 
-    /// Kubernetes API server. Not in this version: refused
-    #[arg(long, env = "WEFT_KUBECONFIG", value_name = "FILE", hide = true)]
+    /// Kubernetes API server, as kubectl finds it [default in a pod, without --manifests: the pod's own cluster]
+    #[arg(
+        long,
+        env = "WEFT_KUBECONFIG",
+        value_name = "FILE",
+        conflicts_with = "manifests"
+    )]
     pub(crate) kubeconfig: Option<PathBuf>,
+
+    /// Namespace whose objects are read from the API server, repeatable [default: all]
+    #[arg(
+        long,
+        env = "WEFT_NAMESPACES",
+        value_name = "NAME",
+        value_delimiter = ','
+    )]
+    pub(crate) namespaces: Vec<String>,
 
     /// Trust domain of the workloads' SPIFFE IDs
     #[arg(
@@ -37,24 +52,37 @@ pub(crate) struct SourceArgs {
     pub(crate) root_namespace: String,
 }
 
+/// What [`SourceArgs`] lead to.
+pub(crate) enum SourcePlace<'a> {
+    Folder(&'a PathBuf),
+    Kubernetes(Access),
+}
+
 impl SourceArgs {
-    /// The folder to read.
+    /// Where the objects are.
     ///
     /// # Errors
-    /// None was given.
-    pub(crate) fn folder(&self) -> Result<&PathBuf, Refusal> {
-        if self.kubeconfig.is_some() {
-            return Err(unsupported::refuse(
-                "--kubeconfig",
-                "reading from a Kubernetes API server is",
-                "give a folder of manifests with --manifests DIR",
-            ));
+    /// That was not said.
+    pub(crate) fn place(&self) -> Result<SourcePlace<'_>, Refusal> {
+        if let Some(folder) = &self.manifests {
+            if !self.namespaces.is_empty() {
+                return Err(Refusal::new(
+                    "--namespaces is for an API server: of a folder, everything is read",
+                ));
+            }
+            return Ok(SourcePlace::Folder(folder));
         }
-        self.manifests.as_ref().ok_or_else(|| {
-            Refusal::new(
-                "--manifests DIR is missing: the folder with the Kubernetes manifests to serve",
-            )
-        })
+        match &self.kubeconfig {
+            Some(file) => Ok(SourcePlace::Kubernetes(Access::Kubeconfig(file.clone()))),
+            // Kubernetes gives it to every pod.
+            None if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() => {
+                Ok(SourcePlace::Kubernetes(Access::InCluster))
+            }
+            None => Err(Refusal::new(
+                "--manifests DIR is missing: the folder with the Kubernetes manifests to serve; or give --kubeconfig FILE, \
+                     or start it in a pod",
+            )),
+        }
     }
 }
 
@@ -88,7 +116,7 @@ pub(crate) struct ControlArgs {
 
 impl ControlArgs {
     pub(super) fn check(&self) -> Result<(), Refusal> {
-        self.source.folder()?;
+        self.source.place()?;
         self.security.check_listen(self.listen)
     }
 }
@@ -112,7 +140,7 @@ pub(crate) struct UpArgs {
 
 impl UpArgs {
     pub(super) fn check(&self) -> Result<(), Refusal> {
-        self.source.folder()?;
+        self.source.place()?;
         self.security.check()?;
         self.listen
             .map_or(Ok(()), |address| self.security.check_listen(address))

@@ -102,4 +102,8 @@ pub(crate) struct CleanupArgs {
     /// Also while an agent runs: it will not notice and connections to services fail until it is started again
     #[arg(long, env = "WEFT_FORCE")]
     pub(crate) force: bool,
+
+    /// Do not end when all is removed, but on SIGTERM: for a DaemonSet that cleans every node
+    #[arg(long, env = "WEFT_STAY")]
+    pub(crate) stay: bool,
 }

@@ -148,11 +148,7 @@ fn bad_values_name_the_option() {
 
 #[test]
 fn what_this_version_has_not_is_refused() {
-    for (options, what) in [
-        ("--join-token-file t", "TLS"),
-        ("--ca-bundle t", "TLS"),
-        ("--kubeconfig k", "Kubernetes"),
-    ] {
+    for (options, what) in [("--join-token-file t", "TLS"), ("--ca-bundle t", "TLS")] {
         let error = refused(&format!("weft up --manifests m --node n {options}"));
         assert!(
             error.contains("not in this version") && error.contains(what),

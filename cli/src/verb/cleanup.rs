@@ -8,13 +8,22 @@ use weft_dataplane::proxy::remove_routing;
 
 use super::{Failure, envoy};
 use crate::args::CleanupArgs;
-use crate::output;
+use crate::{output, signals};
 
 /// Removes what is there and says what it was; nothing is no error.
 ///
 /// # Errors
 /// When an agent runs there, or the kernel refuses.
-pub(crate) fn run(args: &CleanupArgs) -> Result<(), Failure> {
+pub(crate) async fn run(args: &CleanupArgs) -> Result<(), Failure> {
+    let end = signals::drain_token()?;
+    remove(args)?;
+    if args.stay {
+        end.cancelled().await;
+    }
+    Ok(())
+}
+
+fn remove(args: &CleanupArgs) -> Result<(), Failure> {
     // Held to the end: no agent starts meanwhile.
     let _lock = if args.force { None } else { lock(args)? };
     tracing::debug!(cgroup = ?args.cgroup, "programs leave their cgroup with their pins");

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use weft_control::{Config, ControlPlane};
+use weft_control::source::kubernetes::Kubernetes;
+use weft_control::{Config, ControlPlane, SourceConfig};
 
 use super::tasks::Tasks;
-use crate::args::{ControlArgs, Metrics, SourceArgs};
+use crate::args::{ControlArgs, Metrics, SourceArgs, SourcePlace};
 use crate::signals;
 
 /// Serves until a signal comes.
@@ -22,7 +23,7 @@ pub(crate) async fn run(args: &ControlArgs) -> Result<()> {
         Metrics(Some(address)) => Some(bind(address, "--metrics").await?),
         Metrics(None) => None,
     };
-    let plane = start(&args.source, drain.clone())?;
+    let plane = start(&args.source, drain.clone()).await?;
     tracing::info!("control plane serves ADS on {}", args.listen);
     let mut tasks = Tasks::new(drain);
     if let Some(http) = http {
@@ -34,13 +35,20 @@ pub(crate) async fn run(args: &ControlArgs) -> Result<()> {
         .await
 }
 
-/// Starts a control plane on the folder that was asked for.
+/// Starts a control plane on the folder or API server that was asked for.
 ///
 /// # Errors
-/// When the folder cannot be read.
-pub(super) fn start(args: &SourceArgs, drain: CancellationToken) -> Result<ControlPlane> {
+/// When the folder cannot be read, or what leads to the API server cannot be used.
+pub(super) async fn start(args: &SourceArgs, drain: CancellationToken) -> Result<ControlPlane> {
+    let source = match args.place()? {
+        SourcePlace::Folder(folder) => SourceConfig::Folder(folder.clone()),
+        SourcePlace::Kubernetes(access) => {
+            let namespaces = args.namespaces.clone();
+            SourceConfig::Kubernetes(Kubernetes::connect(&access, namespaces).await?)
+        }
+    };
     let config = Config {
-        manifests: args.folder()?.clone(),
+        source,
         trust_domain: args.trust_domain.clone(),
         root_namespace: args.root_namespace.clone(),
     };

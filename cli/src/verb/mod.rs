@@ -51,7 +51,7 @@ pub(crate) async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Check(args) => check::run(&args).await?,
         Verb::Doctor(args) => doctor::run(&args).await?,
         Verb::EnvoyProcess(args) => envoy::run(&args)?,
-        Verb::Cleanup(args) => cleanup::run(&args)?,
+        Verb::Cleanup(args) => cleanup::run(&args).await?,
     }
     Ok(())
 }

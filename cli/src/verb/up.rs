@@ -30,7 +30,7 @@ pub(crate) async fn run(args: &UpArgs) -> Result<()> {
         Some(address) => Some(control::bind(address, "--listen").await?),
         None => None,
     };
-    let plane = control::start(&args.source, drain.clone())?;
+    let plane = control::start(&args.source, drain.clone()).await?;
     let (pipe, connections) = pipe();
     let mut tasks = Tasks::new(drain.clone());
     tasks.spawn(serve_pipe(plane.clone(), connections, drain.clone()));

@@ -8,6 +8,7 @@ mod node;
 mod pod;
 mod route;
 mod service;
+mod subject;
 mod traffic_policy;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub use route::{
     RuleRedirect,
 };
 pub use service::{Service, ServicePort, SlicePort, TargetPort};
+pub use subject::Subject;
 pub use traffic_policy::TrafficPolicy;
 
 /// One object and where it was read.

@@ -91,6 +91,15 @@ impl Kind {
         )
     }
 
+    /// Whether Weft says in its objects' status what it makes of them.
+    #[must_use]
+    pub const fn has_status(self) -> bool {
+        matches!(
+            self,
+            Self::TrafficPolicy | Self::HTTPRoute | Self::GRPCRoute | Self::ClusterNetworkPolicy
+        )
+    }
+
     /// Whether its objects live in a namespace.
     #[must_use]
     pub const fn is_namespaced(self) -> bool {
@@ -138,6 +147,21 @@ pub struct ObjectRef {
     pub kind: Kind,
     /// Its name.
     pub name: ObjectName,
+}
+
+impl ObjectRef {
+    /// What [`fmt::Display`] has written, such as "Service shop/cart".
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, name) = text.split_once(' ')?;
+        let kind = Kind::ALL.into_iter().find(|k| k.as_str() == kind)?;
+        let name = match (kind.is_namespaced(), name.split_once('/')) {
+            (true, Some((namespace, name))) => ObjectName::new(namespace, name),
+            (false, None) => ObjectName::new("", name),
+            _ => return None,
+        };
+        Some(Self { kind, name })
+    }
 }
 
 impl fmt::Display for ObjectRef {

@@ -1,6 +1,7 @@
 //! Where the cluster's objects come from.
 
 pub mod folder;
+pub mod kubernetes;
 
 use std::future::Future;
 
@@ -8,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use weft_proto::model::Problem;
 
-use crate::object::{Object, ObjectRef};
+use crate::object::{Object, ObjectRef, Subject};
 
 /// Something that a source has seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum Event {
     Deleted(ObjectRef),
     /// All problems of one origin, in place of the ones it had.
     Problems(String, Vec<Problem>),
+    /// The object whose status is to say what becomes of it is now this, or is gone. Comes after the object itself.
+    Subject(ObjectRef, Option<Subject>),
     /// Everything that was there at the start has been told. Sent once.
     Synced,
 }

@@ -22,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint, Server, Uri};
-use weft_control::{Config, ControlPlane};
+use weft_control::{Config, ControlPlane, SourceConfig};
 use weft_proto::envoy::envoy::config::core::v3::Node;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
 use weft_proto::envoy::envoy::service::discovery::v3::{
@@ -61,7 +61,7 @@ impl Lab {
         }
         let drain = CancellationToken::new();
         let config = Config {
-            manifests: folder.path().to_owned(),
+            source: SourceConfig::Folder(folder.path().to_owned()),
             trust_domain: "cluster.local".to_owned(),
             root_namespace: "istio-system".to_owned(),
         };

@@ -8,26 +8,26 @@ use anyhow::{Context, Result};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
 
 /// Where the files are.
-pub(super) struct Pki {
+pub(crate) struct Pki {
     /// CA certificate, PEM.
-    pub(super) ca: PathBuf,
+    pub(crate) ca: PathBuf,
     /// The API server's certificate, PEM.
-    pub(super) certificate: PathBuf,
+    pub(crate) certificate: PathBuf,
     /// The API server's key, PEM.
-    pub(super) key: PathBuf,
+    pub(crate) key: PathBuf,
     /// Key that signs service account tokens, PEM.
-    pub(super) accounts: PathBuf,
+    pub(crate) accounts: PathBuf,
     /// The public half of it, PEM.
-    pub(super) accounts_public: PathBuf,
+    pub(crate) accounts_public: PathBuf,
     /// Bearer tokens and whose they are, CSV.
-    pub(super) tokens: PathBuf,
-    /// The one bearer token, of a member of `system:masters`.
-    pub(super) token: String,
+    pub(crate) tokens: PathBuf,
+    /// The bearer token of each user, in the order they were given.
+    pub(crate) by_user: Vec<(String, String)>,
 }
 
 impl Pki {
-    /// Makes everything for a server at `address`, in `dir`.
-    pub(super) fn make(dir: &Path, address: IpAddr) -> Result<Self> {
+    /// Makes everything for a server at `address`, in `dir`, and tokens for these users with their group, which may be "".
+    pub(crate) fn make(dir: &Path, address: IpAddr, users: &[(&str, &str)]) -> Result<Self> {
         let mut ca = CertificateParams::new(Vec::new())?;
         ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca_key = KeyPair::generate()?;
@@ -40,9 +40,15 @@ impl Pki {
         let certificate = server.signed_by(&key, &issuer)?;
 
         let accounts = KeyPair::generate()?;
-        let token: String = std::iter::repeat_with(fastrand::alphanumeric)
-            .take(32)
-            .collect();
+        let mut tokens = String::new();
+        let mut by_user = Vec::new();
+        for (user, group) in users {
+            let token: String = std::iter::repeat_with(fastrand::alphanumeric)
+                .take(32)
+                .collect();
+            tokens += &format!("{token},{user},{user},{group}\n");
+            by_user.push(((*user).to_owned(), token));
+        }
         let write = |name: &str, text: String| {
             let path = dir.join(name);
             fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
@@ -54,11 +60,8 @@ impl Pki {
             key: write("server-key.pem", key.serialize_pem())?,
             accounts: write("accounts-key.pem", accounts.serialize_pem())?,
             accounts_public: write("accounts.pem", accounts.public_key_pem())?,
-            tokens: write(
-                "tokens.csv",
-                format!("{token},bench,bench,system:masters\n"),
-            )?,
-            token,
+            tokens: write("tokens.csv", tokens)?,
+            by_user,
         })
     }
 }
