@@ -10,6 +10,7 @@ pub mod counters;
 pub mod envoy;
 pub mod http;
 pub mod mesh;
+pub mod otelcol;
 pub mod reach;
 pub mod stats;
 pub mod town;
