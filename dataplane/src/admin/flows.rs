@@ -15,12 +15,13 @@ use crate::check::{CheckProgram, Question, check};
 use crate::conntrack::{Connection, ConnectionSource, SweepReport, Timeouts, describe};
 use crate::engine::worker::EngineHandle;
 use crate::flow::{Chunk, Clock, Cursor, Filter, FlowLog, NamedEvent};
+use crate::metrics::Metrics;
 use crate::tables::MapUsage;
 
 /// Connections named in one visit to the engine.
 const CONNECTIONS: usize = 512;
 /// Batches of connections on their way to the engine.
-const BATCHES: usize = 2;
+pub(super) const BATCHES: usize = 2;
 
 /// What can be seen of connections.
 #[derive(Clone)]
@@ -35,6 +36,8 @@ pub struct Observed {
     pub sweeps: SweepReport,
     /// How long they are remembered.
     pub timeouts: Timeouts,
+    /// Connections between workloads, counted.
+    pub metrics: Arc<Metrics>,
 }
 
 impl Observed {
@@ -133,7 +136,7 @@ async fn next_items(cursor: &mut Cursor, filter: &Filter) -> Vec<wire::FlowItem>
 }
 
 /// Reads all connections; ends early when nobody wants more.
-fn read(source: &dyn ConnectionSource, batches: &mpsc::Sender<Vec<Connection>>) {
+pub(super) fn read(source: &dyn ConnectionSource, batches: &mpsc::Sender<Vec<Connection>>) {
     let mut batch = Vec::with_capacity(CONNECTIONS);
     source.each(&mut |connection| {
         batch.push(connection);
