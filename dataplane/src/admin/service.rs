@@ -11,8 +11,8 @@ use tonic::{Request, Response, Status};
 use weft_proto::wire::admin::v1 as wire;
 use weft_proto::wire::admin::v1::admin_server::{Admin, AdminServer};
 
-use super::{Observed, edges};
 use super::status::{self, SharedFacts};
+use super::{Observed, edges};
 use crate::engine::Engine;
 use crate::engine::view::Page;
 use crate::engine::worker::{EngineHandle, EngineStopped};

@@ -291,7 +291,10 @@ impl Series {
             }
         }
         Edge {
-            source: (labels.source_namespace.clone(), labels.source_workload.clone()),
+            source: (
+                labels.source_namespace.clone(),
+                labels.source_workload.clone(),
+            ),
             destination: (
                 labels.destination_namespace.clone(),
                 labels.destination_workload.clone(),

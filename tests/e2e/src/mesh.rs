@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::{Context, anyhow, ensure};
 use serde_json::Value;
 use weft_lab::manifest::ServiceManifest;
-use weft_lab::{DualStack, Lab, LabBuilder, Node, Pod, Process, ServeOptions, Weft, WeftOptions, addr};
+use weft_lab::{
+    DualStack, Lab, LabBuilder, Node, Pod, Process, ServeOptions, Weft, WeftOptions, addr,
+};
 
 use crate::Result;
 use crate::wait::{LONG, eventually};
@@ -46,10 +48,7 @@ impl Mesh {
     ///
     /// # Errors
     /// As there.
-    pub fn start_each(
-        builder: LabBuilder,
-        options: impl Fn(&Node) -> WeftOptions,
-    ) -> Result<Self> {
+    pub fn start_each(builder: LabBuilder, options: impl Fn(&Node) -> WeftOptions) -> Result<Self> {
         let lab = builder.build()?;
         lab.publish()?;
         let mut wefts = lab
