@@ -6,6 +6,7 @@ mod log;
 mod output;
 mod signals;
 mod verb;
+mod watch;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
@@ -16,6 +16,8 @@ use crate::engine::Engine;
 use crate::metrics::Metrics;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// For those who do not ask for OpenMetrics.
+const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Where metrics are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,10 +98,19 @@ async fn ready(State(shared): State<Shared>) -> Response {
     }
 }
 
-async fn scrape(State(shared): State<Shared>) -> Response {
+async fn scrape(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+    let accepted = headers.get_all(header::ACCEPT).iter();
+    let open = accepted
+        .filter_map(|value| value.to_str().ok())
+        .any(|value| value.contains("application/openmetrics-text"));
     let shot = gather(&shared.admin).await;
-    match shot.and_then(|shot| shared.metrics.encode(&shot).ok()) {
-        Some(text) => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+    let text = shot.and_then(|shot| match open {
+        true => shared.metrics.encode(&shot).ok(),
+        false => shared.metrics.encode_classic(&shot).ok(),
+    });
+    let content_type = if open { OPEN_METRICS } else { CLASSIC };
+    match text {
+        Some(text) => ([(header::CONTENT_TYPE, content_type)], text).into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "the engine has stopped\n").into_response(),
     }
 }

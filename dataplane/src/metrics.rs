@@ -1,5 +1,7 @@
 //! Numbers in the OpenMetrics text format, and the HTTP server that shows them.
 
+mod classic;
+
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::atomic::Ordering;
@@ -243,7 +245,16 @@ impl Metrics {
         self.applied.get_or_create(&label).inc_by(resources as u64);
     }
 
-    /// The text of a scrape.
+    /// As [`Metrics::encode`], in Prometheus' older text format (0.0.4).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn encode_classic(&self, snapshot: &Snapshot) -> Result<String, fmt::Error> {
+        self.encode(snapshot)
+            .map(|text| classic::from_open_metrics(&text))
+    }
+
+    /// The text of a scrape, as OpenMetrics has it.
     ///
     /// # Errors
     /// Never, as far as writing into a string goes.

@@ -1,5 +1,7 @@
 //! Options of the verbs that look at connections.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 
 use super::look::{OutputArgs, RunDir};
@@ -14,6 +16,15 @@ pub(crate) struct FlowsArgs {
     /// Only the newest N of what the agent remembers [default: all of it; with --follow: nothing]
     #[arg(short = 'n', long, env = "WEFT_LAST", value_name = "N")]
     pub(crate) last: Option<u32>,
+
+    /// Only what happened in the last TIME, as in "90s" or "5m"; with --follow: and from now on
+    #[arg(
+        long,
+        env = "WEFT_SINCE",
+        value_name = "TIME",
+        value_parser = humantime::parse_duration
+    )]
+    pub(crate) since: Option<Duration>,
 
     #[command(flatten)]
     pub(crate) ends: EndArgs,

@@ -9,6 +9,7 @@ mod map_size;
 mod otlp;
 mod remote;
 mod unsupported;
+mod watch;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub(crate) use look::{CleanupArgs, DoctorArgs, ListArgs, OutputFormat, RunDir, S
 pub(crate) use map_size::MapSize;
 pub(crate) use otlp::OtlpArgs;
 pub(crate) use remote::RemoteAgentArgs;
+pub(crate) use watch::{TopArgs, UiArgs};
 
 /// Sidecarless service mesh: services and load balancing in the kernel, by eBPF.
 ///
@@ -112,6 +114,10 @@ pub(crate) enum Verb {
     Policies(ListArgs),
     /// Show what happens to connections: opened, closed, denied, audited, expired
     Flows(FlowsArgs),
+    /// Watch services and workloads live: connections, bytes, times, refusals
+    Top(TopArgs),
+    /// Serve a page with the live map of who talks to whom
+    Ui(UiArgs),
     /// List the connections that the kernel remembers
     Conntrack(ConntrackArgs),
     /// Tell whether a connection would be let through, by which policy, and why
@@ -166,6 +172,7 @@ impl Cli {
             Verb::Up(up) => up.check(),
             Verb::Control(control) => control.check(),
             Verb::Agent(agent) => agent.check(),
+            Verb::Ui(ui) => ui.check(),
             _ => Ok(()),
         }
     }

@@ -5,6 +5,7 @@ use weft_proto::time::rfc3339;
 use weft_proto::wire::flow::v1::{Endpoint, Flow};
 
 use super::Style;
+use super::colour::Colour;
 use super::wrap::wrap;
 
 /// "19:44:05.250"
@@ -31,15 +32,17 @@ pub(crate) fn lost_json(flows: u64) -> impl Serialize {
 /// Flows as text, one by one as they come: no column can know how wide the next flow will be.
 pub(crate) struct FlowLines {
     style: Style,
+    coloured: bool,
     /// Of the last flow: a new one is told.
     day: String,
 }
 
 impl FlowLines {
     /// None yet.
-    pub(crate) fn new(style: Style) -> Self {
+    pub(crate) fn new(style: Style, coloured: bool) -> Self {
         Self {
             style,
+            coloured,
             day: String::new(),
         }
     }
@@ -60,8 +63,8 @@ impl FlowLines {
         }
         let clock = clock.get(..TIME).unwrap_or(clock);
         let ends = format!(
-            "{clock}  {:<EVENT$}  {} {}-> {}",
-            flow.event,
+            "{clock}  {}  {} {}-> {}",
+            self.event(flow),
             flow.protocol,
             source(flow),
             destination(flow),
@@ -72,6 +75,21 @@ impl FlowLines {
             _ => text.push_str(&format!("{ends}\n{}", wrap(why, INDENT, WIDTH))),
         }
         text
+    }
+
+    /// Its event as wide as the column; what needs a look stands out.
+    fn event(&self, flow: &Flow) -> String {
+        let word = format!("{:<EVENT$}", flow.event);
+        let colour = match (flow.verdict.as_str(), flow.event.as_str()) {
+            ("denied", _) => Colour::Red,
+            ("audited", _) | (_, "expired" | "ejected") => Colour::Yellow,
+            (_, "open" | "returned") => Colour::Green,
+            _ => Colour::Dim,
+        };
+        match self.coloured {
+            true => colour.paint(&word),
+            false => word,
+        }
     }
 
     /// This many are missing here.

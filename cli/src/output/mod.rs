@@ -2,6 +2,7 @@
 
 mod backends;
 mod check;
+pub(crate) mod colour;
 mod connections;
 mod flows;
 mod policies;

@@ -23,9 +23,14 @@ pub(crate) struct Table {
 impl Table {
     /// An empty table. A column whose title starts with `#` holds numbers: it is aligned to the right.
     pub(crate) fn new<const N: usize>(style: Style, titles: [&str; N]) -> Self {
+        Self::with(style, &titles.map(str::to_owned))
+    }
+
+    /// As [`Table::new`], with any number of columns.
+    pub(crate) fn with(style: Style, titles: &[String]) -> Self {
         let mut inner = comfy_table::Table::new();
         inner.load_style(comfy_table::presets::NOTHING);
-        inner.set_header(titles.map(|t| t.trim_start_matches('#')));
+        inner.set_header(titles.iter().map(|t| t.trim_start_matches('#')));
         for (column, title) in inner.column_iter_mut().zip(titles) {
             column.set_padding((0, 2));
             if title.starts_with('#') {
@@ -55,8 +60,13 @@ impl Table {
 
     /// Adds a row; `-` stands for an empty cell.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.cells(cells.into());
+    }
+
+    /// As [`Table::row`], with any number of cells.
+    pub(crate) fn cells(&mut self, cells: Vec<String>) {
         let plain = self.style == Style::Plain;
-        self.inner.add_row(cells.map(|text| {
+        self.inner.add_row(cells.into_iter().map(|text| {
             let text = if text.is_empty() {
                 "-".to_owned()
             } else {

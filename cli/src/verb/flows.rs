@@ -1,5 +1,7 @@
 //! `weft flows` and `weft conntrack`: what happens to connections, and which there are.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use anyhow::Result;
 use tonic::Streaming;
 use weft_proto::wire::admin::v1 as wire;
@@ -22,14 +24,24 @@ pub(crate) async fn flows(args: &FlowsArgs) -> Result<(), Failure> {
             to: args.ends.to.clone(),
             verdict: args.verdict.map_or("", |v| v.word()).to_owned(),
         }),
-        last: args.last.or(args.follow.then_some(0)),
+        last: args
+            .last
+            .or((args.follow && args.since.is_none()).then_some(0)),
         follow: args.follow,
+        since_unix_nano: args.since.map_or(0, ago),
     };
     let mut stream = answer(agent.list_flows(request)).await?;
     match args.output.output {
         OutputFormat::Json => follow_json(&mut stream).await,
         OutputFormat::Table => follow_lines(&mut stream).await,
     }
+}
+
+/// Nanoseconds since 1970 of so long ago.
+fn ago(time: Duration) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let then = now.unwrap_or_default().saturating_sub(time);
+    u64::try_from(then.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// There is no time limit: the next flow may be far off.
@@ -58,7 +70,7 @@ async fn follow_json(stream: &mut Streaming<wire::FlowItem>) -> Result<(), Failu
 }
 
 async fn follow_lines(stream: &mut Streaming<wire::FlowItem>) -> Result<(), Failure> {
-    let mut lines = FlowLines::new(output::style());
+    let mut lines = FlowLines::new(output::style(), output::colour::wanted());
     if !output::print_more(&lines.head())? {
         return Ok(());
     }

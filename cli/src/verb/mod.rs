@@ -9,6 +9,8 @@ mod envoy;
 mod flows;
 mod look;
 mod tasks;
+mod top;
+mod ui;
 mod up;
 
 use std::io;
@@ -47,6 +49,8 @@ pub(crate) async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Workloads(args) => look::workloads(&args).await?,
         Verb::Policies(args) => look::policies(&args).await?,
         Verb::Flows(args) => flows::flows(&args).await?,
+        Verb::Top(args) => top::run(&args).await?,
+        Verb::Ui(args) => ui::run(&args).await?,
         Verb::Conntrack(args) => flows::conntrack(&args).await?,
         Verb::Check(args) => check::run(&args).await?,
         Verb::Doctor(args) => doctor::run(&args).await?,

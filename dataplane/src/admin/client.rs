@@ -1,6 +1,7 @@
 //! How `weft status` and its like reach the agent.
 
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use hyper_util::rt::TokioIo;
@@ -39,12 +40,16 @@ pub enum ConnectError {
     },
 }
 
-/// Connects to the agent of `run_dir`.
+/// Connects to the agent of `run_dir`, which may also be its socket, or one that leads there (`ssh -L`).
 ///
 /// # Errors
 /// Says what to do when there is none, or when this user may not.
 pub async fn connect(run_dir: &Path) -> Result<AdminClient<Channel>, ConnectError> {
-    let socket = socket_path(run_dir);
+    let is_socket = std::fs::metadata(run_dir).is_ok_and(|m| m.file_type().is_socket());
+    let socket = match is_socket {
+        true => run_dir.to_owned(),
+        false => socket_path(run_dir),
+    };
     let path = run_dir.to_owned();
     let stream = UnixStream::connect(&socket)
         .await

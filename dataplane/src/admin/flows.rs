@@ -15,12 +15,13 @@ use crate::check::{CheckProgram, Question, check};
 use crate::conntrack::{Connection, ConnectionSource, SweepReport, Timeouts, describe};
 use crate::engine::worker::EngineHandle;
 use crate::flow::{Chunk, Clock, Cursor, Filter, FlowLog, NamedEvent};
+use crate::metrics::Metrics;
 use crate::tables::MapUsage;
 
 /// Connections named in one visit to the engine.
 const CONNECTIONS: usize = 512;
 /// Batches of connections on their way to the engine.
-const BATCHES: usize = 2;
+pub(super) const BATCHES: usize = 2;
 
 /// What can be seen of connections.
 #[derive(Clone)]
@@ -35,6 +36,8 @@ pub struct Observed {
     pub sweeps: SweepReport,
     /// How long they are remembered.
     pub timeouts: Timeouts,
+    /// Connections between workloads, counted.
+    pub metrics: Arc<Metrics>,
 }
 
 impl Observed {
@@ -56,7 +59,9 @@ impl Observed {
         let filter = filter(request.filter.unwrap_or_default())?;
         let (remembered, cursor) = self.log.follow();
         let last = request.last.map_or(usize::MAX, |last| last as usize);
-        let newest = remembered.iter().rev().map(NamedEvent::flow);
+        let newest = remembered.iter().rev();
+        let newest = newest.filter(|flow| flow.time_unix_nano >= request.since_unix_nano);
+        let newest = newest.map(NamedEvent::flow);
         let newest = newest.filter(|flow| filter.wants(flow)).take(last);
         let mut past: Vec<_> = newest.map(|flow| Ok(item(flow))).collect();
         past.reverse();
@@ -133,7 +138,7 @@ async fn next_items(cursor: &mut Cursor, filter: &Filter) -> Vec<wire::FlowItem>
 }
 
 /// Reads all connections; ends early when nobody wants more.
-fn read(source: &dyn ConnectionSource, batches: &mpsc::Sender<Vec<Connection>>) {
+pub(super) fn read(source: &dyn ConnectionSource, batches: &mpsc::Sender<Vec<Connection>>) {
     let mut batch = Vec::with_capacity(CONNECTIONS);
     source.each(&mut |connection| {
         batch.push(connection);

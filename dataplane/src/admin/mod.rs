@@ -1,6 +1,7 @@
 //! The agent's local interface: gRPC over `<run-dir>/agent.sock`, which only its owner may open.
 
 mod client;
+mod edges;
 mod flows;
 mod gather;
 mod lock;

@@ -11,8 +11,8 @@ use tonic::{Request, Response, Status};
 use weft_proto::wire::admin::v1 as wire;
 use weft_proto::wire::admin::v1::admin_server::{Admin, AdminServer};
 
-use super::Observed;
 use super::status::{self, SharedFacts};
+use super::{Observed, edges};
 use crate::engine::Engine;
 use crate::engine::view::Page;
 use crate::engine::worker::{EngineHandle, EngineStopped};
@@ -182,5 +182,17 @@ impl Admin for AdminService {
         self.observed
             .check(request.into_inner(), &self.engine)
             .await
+    }
+
+    type ListEdgesStream = Rows<wire::EdgeItem>;
+
+    async fn list_edges(
+        &self,
+        request: Request<wire::ListEdgesRequest>,
+    ) -> Result<Response<Self::ListEdgesStream>, Status> {
+        let items = edges::look(self, request.into_inner().open).await?;
+        Ok(Response::new(Box::pin(futures::stream::iter(
+            items.into_iter().map(Ok),
+        ))))
     }
 }

@@ -119,14 +119,15 @@ fn agent() -> Agent {
     let xds = SharedStatus::default();
     let kernel = MemoryKernel::new(flows::judge);
     let observation = kernel.observation();
+    let metrics = Arc::new(Metrics::new());
     let observed = Observed {
         log: FlowLog::new(FLOW_HISTORY),
         connections: observation.connections,
         check: observation.check,
         sweeps: SweepReport::default(),
         timeouts: Timeouts::default(),
+        metrics: Arc::clone(&metrics),
     };
-    let metrics = Arc::new(Metrics::new());
     let log = observed.log.clone();
     tokio::spawn(pump(
         observation.events,

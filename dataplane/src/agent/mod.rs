@@ -111,6 +111,7 @@ pub async fn run_on(
         check: observation.check,
         sweeps: SweepReport::default(),
         timeouts,
+        metrics: Arc::clone(&metrics),
     };
     let sweeper = Sweeper {
         program: observation.sweep,

@@ -3,7 +3,9 @@
 //! A thread reads the ring ([`crate::bpf`]), a task names what it read ([`pump`]), and the newest stay in a [`FlowLog`] that
 //! any number of readers follow. Nothing in the kernel waits for any of them.
 
+mod buckets;
 mod clock;
+mod edges;
 mod enrich;
 mod event;
 mod filter;
@@ -30,6 +32,7 @@ pub use pump::{BATCH, EventSource, pump};
 pub use reason::Reason;
 pub use workloads::{WORKLOAD_PAIRS, WorkloadMetrics};
 
+pub(crate) use edges::{Edge, opening};
 pub(crate) use enrich::{endpoint, traffic};
 pub(crate) use event::socket;
 pub(crate) use message::{Decision, Ends};

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -14,6 +15,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use weft_proto::wire::flow::v1::Endpoint;
 
+use super::buckets::Buckets;
+use super::edges::Edge;
 use super::{Direction, EventKind, NamedEvent, Reason};
 
 /// Default of the bound on pairs.
@@ -62,6 +65,7 @@ struct SenderLabels {
 #[derive(Debug)]
 pub struct WorkloadMetrics {
     most: NonZeroUsize,
+    since: SystemTime,
     known: Mutex<Known>,
     opened: Family<PairLabels, Counter>,
     closed: Family<ReasonLabels, Counter>,
@@ -98,6 +102,8 @@ struct Series {
     bytes: [Counter; 2],
     packets: [Counter; 2],
     ended: Vec<((bool, Reason), Counter)>,
+    rtt_us: Buckets,
+    duration_us: Buckets,
 }
 
 impl WorkloadMetrics {
@@ -106,6 +112,7 @@ impl WorkloadMetrics {
     pub fn new(most: NonZeroUsize) -> Self {
         Self {
             most,
+            since: SystemTime::now(),
             known: Mutex::default(),
             opened: Family::default(),
             closed: Family::default(),
@@ -154,6 +161,31 @@ impl WorkloadMetrics {
         }
     }
 
+    /// When counting began.
+    pub(crate) const fn since(&self) -> SystemTime {
+        self.since
+    }
+
+    /// All pairs, in the order in which they came. None ever goes.
+    pub(crate) fn edges(&self) -> Vec<Edge> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.series.iter().map(Series::edge).collect()
+    }
+
+    /// Adds open connections to `edges`, which are [`WorkloadMetrics::edges`]' of before.
+    pub(crate) fn add_open(&self, open: &[NamedEvent], edges: &mut Vec<Edge>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for named in open {
+            let place = known.place(named, self);
+            for series in known.series.iter().skip(edges.len()) {
+                edges.push(series.edge());
+            }
+            if let Some(edge) = edges.get_mut(place) {
+                edge.add_open(&named.event);
+            }
+        }
+    }
+
     fn ended(&self, series: &mut Series, named: &NamedEvent) {
         let event = &named.event;
         series.by_reason(self, false, event.reason);
@@ -164,10 +196,12 @@ impl WorkloadMetrics {
         series.retransmits.inc_by(event.retransmits.into());
         if event.rtt_us > 0 {
             self.rtt.observe(f64::from(event.rtt_us) / 1e6);
+            series.rtt_us.add(event.rtt_us.into());
         }
         if event.first_ns > 0 {
             let nanos = event.time_ns.saturating_sub(event.first_ns);
             self.duration.observe(nanos as f64 / 1e9);
+            series.duration_us.add(nanos / 1_000);
         }
     }
 
@@ -182,6 +216,8 @@ impl WorkloadMetrics {
             bytes: ["source", "destination"].map(|sender| by(&self.bytes, sender)),
             packets: ["source", "destination"].map(|sender| by(&self.packets, sender)),
             ended: Vec::new(),
+            rtt_us: Buckets::default(),
+            duration_us: Buckets::default(),
             labels,
         }
     }
@@ -189,6 +225,11 @@ impl WorkloadMetrics {
 
 impl Known {
     fn find(&mut self, named: &NamedEvent, metrics: &WorkloadMetrics) -> &mut Series {
+        let place = self.place(named, metrics);
+        &mut self.series[place]
+    }
+
+    fn place(&mut self, named: &NamedEvent, metrics: &WorkloadMetrics) -> usize {
         let names = (
             Arc::clone(named.source()),
             Arc::clone(named.destination()),
@@ -200,7 +241,7 @@ impl Known {
             names.2.as_ptr() as usize,
             named.event.direction,
         );
-        let series = match self.places.get(&place) {
+        match self.places.get(&place) {
             Some(held) => held.series,
             None => {
                 let series = self.of_pair(labels(named), metrics);
@@ -214,8 +255,7 @@ impl Known {
                 self.places.insert(place, held);
                 series
             }
-        };
-        &mut self.series[series]
+        }
     }
 
     fn of_pair(&mut self, mut labels: PairLabels, metrics: &WorkloadMetrics) -> usize {
@@ -241,6 +281,37 @@ impl Known {
 }
 
 impl Series {
+    fn edge(&self) -> Edge {
+        let labels = &self.labels;
+        let (mut closed, mut denied) = (0, Vec::new());
+        for ((refused, reason), counter) in &self.ended {
+            match refused {
+                true => denied.push((*reason, counter.get())),
+                false => closed += counter.get(),
+            }
+        }
+        Edge {
+            source: (
+                labels.source_namespace.clone(),
+                labels.source_workload.clone(),
+            ),
+            destination: (
+                labels.destination_namespace.clone(),
+                labels.destination_workload.clone(),
+            ),
+            service: labels.service.clone(),
+            direction: labels.direction,
+            opened: self.opened.get(),
+            closed,
+            denied,
+            bytes: [self.bytes[0].get(), self.bytes[1].get()],
+            retransmits: self.retransmits.get(),
+            open: 0,
+            rtt: self.rtt_us.clone(),
+            duration: self.duration_us.clone(),
+        }
+    }
+
     fn by_reason(&mut self, metrics: &WorkloadMetrics, denied: bool, reason: Reason) {
         let sort = (denied, reason);
         if let Some((_, counter)) = self.ended.iter().find(|(known, _)| *known == sort) {
@@ -284,95 +355,4 @@ fn workload(end: &Endpoint) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::flow::fake::Fake;
-    use crate::flow::tests::event;
-    use crate::flow::{Clock, Event, Namer};
-
-    fn text(metrics: &WorkloadMetrics) -> String {
-        let mut registry = Registry::with_prefix("weft");
-        metrics.register(&mut registry);
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).expect("a string");
-        text
-    }
-
-    fn named(events: &[Event]) -> Vec<NamedEvent> {
-        let (mut namer, names, clock) = (Namer::default(), Fake::new(), Clock::fixed(0, 0));
-        let events = events.iter();
-        events.map(|e| namer.name(*e, &names, &clock)).collect()
-    }
-
-    #[test]
-    fn a_pair_has_what_its_connections_were() {
-        let metrics = WorkloadMetrics::new(WORKLOAD_PAIRS);
-        let closed = Event {
-            first_ns: 1,
-            bytes: [100, 2_000],
-            packets: [3, 4],
-            rtt_us: 80,
-            retransmits: 2,
-            ..event(EventKind::Close, Reason::REASON_FIN)
-        };
-        metrics.count(&named(&[
-            event(EventKind::Open, Reason::REASON_NONE),
-            closed,
-            closed,
-            event(EventKind::Denied, Reason::REASON_ISOLATED),
-        ]));
-        let text = text(&metrics);
-        for (name, labels, value) in [
-            ("connections_opened_total", "", 1),
-            ("connections_closed_total", ",reason=\"fin\"", 2),
-            ("connections_denied_total", ",reason=\"isolated\"", 1),
-            (
-                "connection_traffic_bytes_total",
-                ",sender=\"destination\"",
-                4_000,
-            ),
-            ("connection_packets_total", ",sender=\"source\"", 6),
-            ("connection_retransmits_total", "", 4),
-        ] {
-            let line = text.lines().find(|line| {
-                line.starts_with(&format!("weft_{name}{{"))
-                    && line.contains("destination_workload=\"cart\"")
-                    && line.contains(labels)
-            });
-            let line = line.unwrap_or_else(|| panic!("no {name} in {text}"));
-            assert!(line.ends_with(&format!(" {value}")), "{line}");
-        }
-        assert!(
-            text.contains("weft_connection_rtt_seconds_count 2"),
-            "{text}"
-        );
-        assert!(text.contains("weft_connection_duration_seconds_count 2"));
-    }
-
-    #[test]
-    fn pairs_beyond_the_bound_share_a_series_that_says_so() {
-        let metrics = WorkloadMetrics::new(NonZeroUsize::new(1).expect("not zero"));
-        let opened = event(EventKind::Open, Reason::REASON_NONE);
-        let back = Event {
-            source: opened.destination,
-            destination: opened.source,
-            ..opened
-        };
-        metrics.count(&named(&[opened, back, back]));
-        metrics.count(&named(&[opened, back]));
-        let text = text(&metrics);
-        let values: Vec<_> = text
-            .lines()
-            .filter(|line| line.starts_with("weft_connections_opened_total{"))
-            .map(|line| {
-                (
-                    line.contains("\"overflow\""),
-                    line.ends_with(" 2") || line.ends_with(" 3"),
-                )
-            })
-            .collect();
-        assert_eq!(values.len(), 2, "{text}");
-        assert!(values.iter().all(|(_, counted)| *counted), "{text}");
-        assert_eq!(values.iter().filter(|(overflow, _)| *overflow).count(), 1);
-    }
-}
+mod tests;

@@ -40,9 +40,15 @@ struct ReportLabel {
     outcome: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FlowLabel {
+    became: &'static str,
+}
+
 /// Counters of the export.
 #[derive(Debug, Default)]
 pub struct ExportMetrics {
+    flows: Family<FlowLabel, Counter>,
     spans: Family<OutcomeLabel, Counter<u64, AtomicU64>>,
     overtaken: Counter,
     reports: Family<ReportLabel, Counter>,
@@ -52,6 +58,8 @@ impl ExportMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
         let help = "Spans of connections and refusals, by what became of them";
         registry.register("otlp_spans", help, self.spans.clone());
+        let help = "Flows that the export has looked at, by whether there are spans of them";
+        registry.register("otlp_flows", help, self.flows.clone());
         let help = "Flows that were forgotten before they became spans";
         registry.register("otlp_flows_overtaken", help, self.overtaken.clone());
         let help = "Times that metrics were exported, or were not";
@@ -63,6 +71,12 @@ impl ExportMetrics {
             let label = OutcomeLabel { outcome };
             self.spans.get_or_create(&label).inc_by(spans);
         }
+    }
+
+    /// One was looked at.
+    pub(super) fn looked_at(&self, has_spans: bool) {
+        let became = if has_spans { "spans" } else { "nothing" };
+        self.flows.get_or_create(&FlowLabel { became }).inc();
     }
 
     pub(super) fn overtaken(&self, flows: u64) {

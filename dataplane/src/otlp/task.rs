@@ -113,7 +113,9 @@ impl Feeder {
     }
 
     fn tell(&mut self, named: &NamedEvent) {
-        for mut told in spans(named, &self.node) {
+        let spans = spans(named, &self.node);
+        self.metrics.export.looked_at(!spans.is_empty());
+        for mut told in spans {
             let outcome = match self.admit(named, &mut told) {
                 Ok(()) => match self.queue.try_send(told) {
                     Ok(()) => continue,

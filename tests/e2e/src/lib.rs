@@ -5,12 +5,16 @@
 
 pub mod accel;
 pub mod ads;
+pub mod browser;
 pub mod collector;
 pub mod counters;
+pub mod crowd;
 pub mod envoy;
 pub mod gopeer;
 pub mod http;
 pub mod mesh;
+pub mod otelcol;
+pub mod prometheus;
 pub mod reach;
 pub mod stats;
 pub mod town;

@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use anyhow::{Context, anyhow, ensure};
 use serde_json::Value;
 use weft_lab::manifest::ServiceManifest;
-use weft_lab::{DualStack, Lab, LabBuilder, Pod, Process, ServeOptions, Weft, WeftOptions, addr};
+use weft_lab::{
+    DualStack, Lab, LabBuilder, Node, Pod, Process, ServeOptions, Weft, WeftOptions, addr,
+};
 
 use crate::Result;
 use crate::wait::{LONG, eventually};
@@ -39,12 +41,20 @@ impl Mesh {
     /// # Errors
     /// As there.
     pub fn start_with(builder: LabBuilder, options: &WeftOptions) -> Result<Self> {
+        Self::start_each(builder, |_| options.clone())
+    }
+
+    /// As [`Mesh::start`], with options for the `weft up` of each node.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_each(builder: LabBuilder, options: impl Fn(&Node) -> WeftOptions) -> Result<Self> {
         let lab = builder.build()?;
         lab.publish()?;
         let mut wefts = lab
             .nodes()
             .iter()
-            .map(|node| Weft::up(node, lab.manifests(), options.clone()))
+            .map(|node| Weft::up(node, lab.manifests(), options(node)))
             .collect::<Result<Vec<_>, _>>()?;
         for weft in &mut wefts {
             let ready = weft.wait_ready(LONG);

@@ -57,7 +57,7 @@ fn a_flow() -> Flow {
 
 #[test]
 fn flows_for_people() {
-    let mut lines = FlowLines::new(Style::Terminal);
+    let mut lines = FlowLines::new(Style::Terminal, false);
     let text = [
         lines.head(),
         lines.flow(&a_flow()),
@@ -80,8 +80,15 @@ TIME (UTC)    EVENT     WHAT
 }
 
 #[test]
+fn what_was_refused_stands_out_on_a_terminal() {
+    let text = FlowLines::new(Style::Terminal, true).flow(&a_flow());
+    let painted = "19:44:05.250  \x1b[1;31mdenied  \x1b[0m  tcp default/probe:40000";
+    assert!(text.contains(painted), "{text:?}");
+}
+
+#[test]
 fn flows_for_grep_are_one_line_each() {
-    let text = FlowLines::new(Style::Plain).flow(&a_flow());
+    let text = FlowLines::new(Style::Plain, false).flow(&a_flow());
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
     assert!(lines[1].ends_with("from default/probe in"), "{text}");

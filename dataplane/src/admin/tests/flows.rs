@@ -118,6 +118,7 @@ async fn flows_are_remembered_filtered_and_followed() {
         filter: to("shop/cart-0", "denied"),
         last: Some(1),
         follow: true,
+        ..Default::default()
     };
     while served.agent.admin.observed.log.snapshot().len() < 3 {
         tokio::task::yield_now().await;
@@ -134,6 +135,19 @@ async fn flows_are_remembered_filtered_and_followed() {
         ..Default::default()
     };
     assert_eq!(ports(&mut served, denied).await, [1, 3]);
+
+    // Nothing is newer than the newest.
+    let times = served.agent.admin.observed.log.snapshot();
+    let since = wire::ListFlowsRequest {
+        since_unix_nano: times.iter().map(|t| t.time_unix_nano).max().expect("some") + 1,
+        ..Default::default()
+    };
+    assert!(ports(&mut served, since).await.is_empty());
+    let since = wire::ListFlowsRequest {
+        since_unix_nano: times.iter().map(|t| t.time_unix_nano).min().expect("some"),
+        ..Default::default()
+    };
+    assert_eq!(ports(&mut served, since).await.first(), Some(&1));
 
     let followed = served.client.list_flows(follow).await.expect("answer");
     let mut followed = followed.into_inner();

@@ -5,6 +5,7 @@
 mod acts;
 mod stage;
 mod talk;
+mod traces;
 
 use std::io;
 use std::path::PathBuf;

@@ -9,6 +9,7 @@ use weft_lab::weft::cleanup;
 use weft_lab::{Lab, Output, Pod, Process, ServeOptions, Weft, WeftOptions, bpffs, tools};
 
 use crate::talk;
+use crate::traces::{self, Traces};
 
 /// Ports that the pods of `deploy/demo` serve.
 pub(crate) const WEB_PORT: u16 = 8080;
@@ -33,6 +34,8 @@ pub(crate) struct Stage {
     source: PathBuf,
     /// The nodes have one.
     pub(crate) has_envoy: bool,
+    /// What the agents tell of connections.
+    pub(crate) traces: Traces,
 }
 
 impl Stage {
@@ -53,12 +56,14 @@ impl Stage {
         }
         let envoy = tools::workspace().join(".cache/envoy/envoy");
         let has_envoy = envoy.exists();
-        let mut options = WeftOptions::default();
+        let mut options = WeftOptions::default().arg("--otlp").arg(traces::URL);
         if has_envoy {
             options = options.arg("--envoy").arg(envoy);
         }
+        let traces = Traces::default();
         let mut agents = Vec::new();
         for node in lab.nodes() {
+            traces.receive_on(node)?;
             agents.push(Weft::up(node, lab.manifests(), options.clone())?);
         }
         let stage = Self {
@@ -67,6 +72,7 @@ impl Stage {
             lab,
             source: manifests.to_owned(),
             has_envoy,
+            traces,
         };
         stage.wait_ready()?;
         Ok(stage)

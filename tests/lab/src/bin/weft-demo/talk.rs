@@ -49,6 +49,14 @@ pub(crate) fn command(line: &str, output: &Output) {
     }
 }
 
+/// Something that is shown as it came.
+pub(crate) fn shown(title: &str, lines: &[String]) {
+    println!("{}", paint(CYAN, title));
+    for line in lines {
+        println!("  {line}");
+    }
+}
+
 /// Answers by server, as bars.
 pub(crate) fn bars(by_server: &BTreeMap<String, u64>) {
     let most = by_server.values().copied().max().unwrap_or(1).max(1);

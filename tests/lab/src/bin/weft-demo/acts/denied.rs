@@ -8,7 +8,7 @@ use weft_lab::GetOptions;
 
 use super::{ask, by_server};
 use crate::stage::{Stage, WEB, WEB_PORT};
-use crate::talk;
+use crate::{talk, traces};
 
 const POLICY: &str = "web-ingress";
 /// The pod that the policy does not name, and one that it selects: on the same node, whose agent is asked.
@@ -35,6 +35,14 @@ pub(super) fn denied(stage: &mut Stage) -> Result<()> {
     by_server(&ask(stage, WEB, GetOptions::tcp(20))?)?;
     talk::holds("`client` gets its answers, `stranger` gets none");
     stage.show(&REFUSALS)?;
+    let span = traces::wait(&stage.traces, STRANGER)?;
+    talk::shown(
+        "What an OpenTelemetry collector is sent of it, an error in the trace of the connection:",
+        &traces::lines(&span),
+    );
+    let said = span.status.map(|status| status.message);
+    let said = said.unwrap_or_default();
+    ensure!(said.contains("shop/web-ingress"), "{said}");
     let client = stage.show(&["check", "shop/client", "shop/web"])?;
     ensure!(client.contains("allowed"), "{client}");
     let stranger = stage.show(&["check", "shop/stranger", "shop/web-1:8080"])?;

@@ -1,0 +1,171 @@
+//! Prometheus reads what agents count, and each panel of the dashboard has something to show.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use weft_e2e::collector::Collector;
+use weft_e2e::mesh::{TARGET, vip_addresses, vips};
+use weft_e2e::prometheus::{Prometheus, deployed, promtool};
+use weft_e2e::wait::LONG;
+use weft_e2e::{Mesh, Result, eventually};
+use weft_lab::manifest::{ServiceManifest, ServicePort};
+use weft_lab::{GetOptions, Lab, PodSpec, WeftOptions};
+
+const COLLECTOR: &str = "127.0.0.1:4317";
+
+const OBJECTS: &str = r"
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: closed, namespace: bank}
+spec:
+  podSelector: {matchLabels: {app: ledger}}
+  policyTypes: [Ingress]
+---
+apiVersion: weft.io/v1alpha1
+kind: TrafficPolicy
+metadata: {name: pay, namespace: shop}
+spec:
+  targetRefs: [{kind: Service, name: pay}]
+  limits: {connectionsPerSecond: 20}
+  outlier: {consecutiveFailures: 5, baseEjection: 30s, maxEjectedPercent: 50}
+";
+
+fn town() -> Result<Mesh> {
+    let pod = |name: &str, namespace: &str| {
+        PodSpec::new(name, "n1")
+            .namespace(namespace)
+            .label("app", name)
+    };
+    let options = WeftOptions::default()
+        .arg("--otlp")
+        .arg(format!("http://{COLLECTOR}"));
+    let builder = Lab::builder()
+        .node("n1")
+        .pod(pod("web", "shop"))
+        .pod(pod("payments", "shop"))
+        .pod(pod("ledger", "bank"));
+    let mut mesh = Mesh::start_with(builder, &options)?;
+    mesh.serve(&["payments", "ledger"])?;
+    let service = ServiceManifest::new("pay").namespace("shop");
+    let service = service.cluster_ips(vip_addresses(1));
+    let service = service.port(ServicePort::tcp(80).named("http").to(TARGET));
+    mesh.service(&service.selector("app", "payments"), 1)?;
+    mesh.apply("objects", OBJECTS)?;
+    Ok(mesh)
+}
+
+/// More than the limit lets through to the service, and what a policy refuses.
+fn ask_everybody(mesh: &Mesh) -> Result {
+    let ask = |to: SocketAddr, times: u32| -> Result {
+        let options = GetOptions::tcp(times).timeout(Duration::from_millis(300));
+        mesh.pod("web")?.get(to, &options)?;
+        Ok(())
+    };
+    ask(vips(1)[0], 60)?;
+    ask(mesh.pod("ledger")?.socket_v4(TARGET), 1)?;
+    Ok(())
+}
+
+/// Each expression of the dashboard, with what Grafana would put in place of its variables.
+fn expressions() -> Result<Vec<(String, String)>> {
+    let dashboard: Value = serde_json::from_str(&fs::read_to_string(deployed("weft.json"))?)?;
+    let mut found = Vec::new();
+    for panel in dashboard["panels"].as_array().context("no panels")? {
+        let title = panel["title"].as_str().unwrap_or_default();
+        for target in panel["targets"].as_array().into_iter().flatten() {
+            let text = target["expr"].as_str().context("no expression")?;
+            let text = text.replace("$__rate_interval", "10s");
+            let text = ["$job", "$instance", "$namespace"]
+                .iter()
+                .fold(text, |text, variable| text.replace(variable, ".*"));
+            ensure!(!text.contains('$'), "{title}: a variable is left in {text}");
+            found.push((title.to_owned(), text));
+        }
+    }
+    Ok(found)
+}
+
+/// What is empty while nothing goes wrong that this test does not make go wrong.
+const MAY_BE_EMPTY: [&str; 0] = [];
+
+#[test]
+fn every_panel_has_data_and_every_rule_is_evaluated() -> Result {
+    let mesh = town()?;
+    let node = mesh.lab.node("n1")?;
+    let _collector = Collector::start(node.netns(), COLLECTOR.parse()?)?;
+    let prometheus = Prometheus::start(&node, mesh.lab.dir())?;
+    let expressions = expressions()?;
+    ensure!(expressions.len() >= 20, "{} panels", expressions.len());
+    eventually(LONG, || {
+        ask_everybody(&mesh)?;
+        let mut empty = Vec::new();
+        for (title, expression) in &expressions {
+            let found = prometheus.query(expression)?;
+            let numbers = found.iter().filter_map(|s| s["value"][1].as_str());
+            let real = numbers.filter(|n| *n != "NaN").count();
+            if real == 0 && !MAY_BE_EMPTY.contains(&title.as_str()) {
+                empty.push(format!("{title}: {expression}"));
+            }
+        }
+        ensure!(empty.is_empty(), "nothing to show: {empty:#?}");
+        Ok(())
+    })?;
+    // The dashboard's numbers are those of the page: what was refused, and why.
+    let refused = prometheus.query(r#"weft_connections_denied_total{reason="isolated"}"#)?;
+    let labels = &refused.first().context("no refusal")?["metric"];
+    ensure!(labels["destination_workload"] == "ledger", "{labels}");
+    ensure!(labels["destination_namespace"] == "bank", "{labels}");
+
+    let rules = prometheus.api("rules", &[])?;
+    let groups = rules["data"]["groups"].as_array().context("no groups")?;
+    let all: Vec<&Value> = groups
+        .iter()
+        .flat_map(|group| group["rules"].as_array().into_iter().flatten())
+        .collect();
+    ensure!(all.len() >= 10, "{} rules", all.len());
+    for rule in &all {
+        ensure!(rule["health"] == "ok", "{rule}");
+    }
+    let firing = |name: &str| {
+        all.iter()
+            .any(|r| r["name"] == name && r["state"] == "firing")
+    };
+    ensure!(!firing("WeftMapFull") && !firing("WeftEventsLost"));
+    Ok(())
+}
+
+#[test]
+fn promtool_finds_nothing_wrong_with_metrics_and_rules() -> Result {
+    let mesh = town()?;
+    let node = mesh.lab.node("n1")?;
+    ask_everybody(&mesh)?;
+    let scrape = "curl -sS http://127.0.0.1:15020/metrics";
+    eventually(LONG, || {
+        let text = node
+            .command("sh")
+            .args(["-c", scrape])
+            .run(LONG)?
+            .success()?;
+        ensure!(text.stdout.contains("weft_connections_closed_total{"));
+        Ok(())
+    })?;
+    let check = format!(
+        "{scrape} | {} check metrics",
+        weft_e2e::prometheus::tool("promtool").display()
+    );
+    let checked = node.command("sh").args(["-c", &check]).run(LONG)?;
+    ensure!(
+        checked.status.success() && checked.stdout.is_empty() && checked.stderr.is_empty(),
+        "promtool check metrics: {}{}",
+        checked.stdout,
+        checked.stderr
+    );
+    let rules = deployed("rules.yaml");
+    promtool(&node, &["check", "rules", &rules.to_string_lossy()])?;
+    let tests = deployed("rules.test.yaml");
+    promtool(&node, &["test", "rules", &tests.to_string_lossy()])?;
+    Ok(())
+}
