@@ -1,10 +1,10 @@
 //! `weft status`.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 use weft_proto::wire::admin::v1::{
-    ConfigProblem, Map, PodInterface, Program, Rejection, Status, Subscription,
+    ConfigProblem, Identities, Map, PodInterface, Program, Rejection, Status, Subscription,
 };
 
 use super::{Style, Table};
@@ -64,10 +64,32 @@ fn summary(status: &Status) -> String {
         "node     {}\nagent    {}, pid {}, up {uptime}\ncontrol  {}, {link}\npolicy   epoch {}\nready    {ready}\n",
         status.node, status.version, status.pid, status.control, status.policy_epoch,
     );
+    if let Some(now) = &status.identities {
+        text.push_str(&identities(now));
+    }
     for warning in &status.warnings {
         text.push_str(&format!("warning  {warning}\n"));
     }
     text
+}
+
+fn identities(now: &Identities) -> String {
+    let trust = match (now.trust_bundle.as_str(), now.no_ca) {
+        ("", true) => "the control plane issues no certificates".to_owned(),
+        ("", false) => "no trust bundle yet".to_owned(),
+        (bundle, _) => format!(
+            "{}, bundle {bundle}, {} root(s)",
+            now.trust_domain, now.roots
+        ),
+    };
+    let end = u64::try_from(now.next_expiry).ok().filter(|end| *end > 0);
+    let end = end.map(|end| UNIX_EPOCH + Duration::from_secs(end));
+    let end = end.map(|end| {
+        let end = humantime::format_rfc3339_seconds(end);
+        format!(", the first until {end}")
+    });
+    let (valid, all, end) = (now.valid, now.certificates, end.unwrap_or_default());
+    format!("certs    {valid} of {all} valid{end}\ntrust    {trust}\n")
 }
 
 fn missing(status: &Status) -> String {

@@ -141,6 +141,7 @@ fn agent() -> Agent {
         xds,
         facts,
         observed,
+        identities: Default::default(),
     };
     Agent {
         admin,

@@ -6,6 +6,8 @@
 pub mod accel;
 pub mod ads;
 pub mod browser;
+pub mod certificates;
+pub mod channel;
 pub mod collector;
 pub mod counters;
 pub mod crowd;
