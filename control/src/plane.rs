@@ -77,6 +77,7 @@ impl ControlPlane {
         let settings = Settings {
             trust_domain: config.trust_domain,
             root_namespace: config.root_namespace,
+            tunnels: false,
         };
         Self::start_with(folder, settings, drain)
     }

@@ -17,6 +17,7 @@ pub mod http;
 pub mod interfaces;
 pub mod limits;
 pub mod metrics;
+pub mod mtls;
 mod netlink;
 mod netns;
 pub mod otlp;

@@ -12,7 +12,8 @@ use weft_proto::convert;
 use weft_proto::envoy::envoy::config::route::v3::RouteConfiguration;
 use weft_proto::model::policy::Tier;
 use weft_proto::model::{
-    Cluster, ClusterEndpoints, EndpointSource, Layer, Listener, Policy, Problem, Resource, Workload,
+    Cluster, ClusterEndpoints, EndpointSource, Layer, Listener, Mtls, Policy, Problem, Resource,
+    Workload,
 };
 use weft_proto::resource::ResourceType;
 
@@ -64,7 +65,12 @@ fn resources_of(path: &Path) -> String {
     sender.try_send(events).unwrap();
     drop(sender);
     let store = Arc::new(Store::default());
-    let engine = Engine::new(Arc::clone(&store), Settings::default());
+    // Files of this name are about a mesh with a CA.
+    let settings = Settings {
+        tunnels: name.starts_with("mtls"),
+        ..Settings::default()
+    };
+    let engine = Engine::new(Arc::clone(&store), settings);
     let envoys = engine.envoys();
     engine.run(receiver);
     let mut text = String::new();
@@ -130,7 +136,9 @@ fn show(out: &mut String, resource: &Resource) {
         Resource::Listener(l) => show_listener(out, l),
         Resource::Policy(p) => show_policy(out, p),
         Resource::Workload(w) => show_workload(out, w),
-        Resource::Routes(_) => unreachable!("routes are for Envoys"),
+        Resource::Routes(_) | Resource::TunnelCluster(_) | Resource::TunnelListener(_) => {
+            unreachable!("for Envoys")
+        }
         Resource::Problem(p) => show_problem(out, p),
     }
 }
@@ -255,6 +263,14 @@ fn show_workload(out: &mut String, w: &Workload) {
     }
     if w.unaccelerated {
         writeln!(out, "acceleration: off").unwrap();
+    }
+    if w.mtls != Mtls::default() {
+        let Mtls {
+            mode,
+            ports,
+            tunnel,
+        } = &w.mtls;
+        writeln!(out, "mtls: {} {ports:?} tunnel: {tunnel}", mode.as_str()).unwrap();
     }
 }
 

@@ -224,6 +224,7 @@ async fn fill(engine: &EngineHandle) {
             spiffe_id: String::new(),
             host_network: false,
             unaccelerated: false,
+            mtls: Default::default(),
             ports: Vec::new(),
         }),
     )
@@ -348,6 +349,7 @@ async fn long_lists_come_in_pages_and_whole() {
             spiffe_id: String::new(),
             host_network: false,
             unaccelerated: false,
+            mtls: Default::default(),
             ports: Vec::new(),
         };
         update.upserts.push((name, NodeResource::Workload(node)));

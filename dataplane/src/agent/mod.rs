@@ -32,7 +32,7 @@ use crate::interfaces::Interfaces;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::otlp;
-use crate::proxy::{self, ProxyConfig, Relay, Routing};
+use crate::proxy::{self, Owners, ProxyConfig, Relay, Routing};
 use crate::xds::{Client, ClientConfig, SharedStatus};
 
 /// Runs the agent until `drain` is cancelled; the kernel side works on.
@@ -212,6 +212,7 @@ pub async fn run_on(
             control: socket,
         }) => {
             let relay = Relay::new(config.control.connect());
+            let relay = relay.with_owners(Owners::new(engine.clone()));
             tasks.spawn(
                 "hand-over to Envoy",
                 proxy::follow(ready, switch, routing, token.clone()),

@@ -5,8 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ops::Bound;
 
-use weft_proto::model::Policy;
 use weft_proto::model::policy::{Cidr, Direction, Effect, Mode, ObjectRef, PeerKind, Tier};
+use weft_proto::model::{Policy, WorkloadKind};
 
 use super::PolicyEngine;
 use super::selector::selects;
@@ -100,6 +100,15 @@ const SAMPLE: usize = 3;
 const PAGE: usize = 500;
 
 impl PolicyEngine {
+    /// SPIFFE ID of the pod that has this address alone; `None` for what is no such pod's.
+    #[must_use]
+    pub fn identity_at(&self, address: IpAddr) -> Option<String> {
+        let name = self.owners.owner(address)?.workload?;
+        let pod = self.owners.get(name)?;
+        let alone = pod.kind == WorkloadKind::Pod && !pod.host_network;
+        (alone && !pod.spiffe_id.is_empty()).then(|| pod.spiffe_id.clone())
+    }
+
     /// Policies by resource name.
     #[must_use]
     pub fn policies(&self, after: Option<&str>) -> Page<PolicyView, String> {

@@ -1,6 +1,7 @@
 //! What the agent does for the node's Envoy: has packets reach it, tells the kernel whether it serves, and passes on what the control
 //! plane has for it. Starting it and keeping it alive is another's business (`weft-l7-proxy`).
 
+mod owners;
 mod relay;
 mod routing;
 
@@ -10,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use owners::Owners;
 pub use relay::Relay;
 pub use routing::{Routing, remove as remove_routing};
 

@@ -21,6 +21,7 @@ use weft_proto::envoy::envoy::service::discovery::v3::{
 };
 use weft_proto::resource::{BACK_END, BACK_END_ENVOY};
 
+use super::Owners;
 use crate::xds::Connect;
 
 /// A full configuration in one message.
@@ -29,6 +30,7 @@ const MAX_MESSAGE_BYTES: usize = 128 << 20;
 /// Serves Envoy's control plane by asking the agent's.
 pub struct Relay {
     control: Mutex<Box<dyn Connect>>,
+    owners: Option<Owners>,
 }
 
 impl Relay {
@@ -37,6 +39,16 @@ impl Relay {
     pub fn new(control: Box<dyn Connect>) -> Self {
         Self {
             control: Mutex::new(control),
+            owners: None,
+        }
+    }
+
+    /// Also says whose an address is.
+    #[must_use]
+    pub fn with_owners(self, owners: Owners) -> Self {
+        Self {
+            owners: Some(owners),
+            ..self
         }
     }
 
@@ -44,10 +56,12 @@ impl Relay {
     ///
     /// # Errors
     /// When nothing can be served there.
-    pub async fn serve(self, socket: PathBuf, drain: CancellationToken) -> Result<(), String> {
+    pub async fn serve(mut self, socket: PathBuf, drain: CancellationToken) -> Result<(), String> {
         let listener = listen(&socket).map_err(|e| format!("{}: {e}", socket.display()))?;
+        let owners = self.owners.take().map(Owners::into_service);
         Server::builder()
             .add_service(AggregatedDiscoveryServiceServer::new(self))
+            .add_optional_service(owners)
             .serve_with_incoming_shutdown(
                 UnixListenerStream::new(listener),
                 drain.cancelled_owned(),

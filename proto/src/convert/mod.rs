@@ -15,6 +15,7 @@ mod policy;
 mod problem;
 mod resource;
 mod route;
+mod tunnel;
 mod workload;
 
 use envoy_types::pb::google::protobuf::Any;
@@ -27,6 +28,7 @@ pub use policy::{closed_policies, decode_policy, encode_policy};
 pub use problem::{decode_problem, encode_problem};
 pub use resource::{decode, encode};
 pub use route::encode_routes;
+pub use tunnel::{ENTRY_PORT, TUNNEL_PORT, encode_tunnel_cluster, encode_tunnel_listener};
 pub use workload::{decode_workload, encode_workload};
 
 /// A resource that cannot be used, and the field that says so.

@@ -1,6 +1,9 @@
 //! Any one thing that the control plane tells a node.
 
-use super::{Cluster, ClusterEndpoints, Listener, Policy, Problem, RouteTable, Workload};
+use super::{
+    Cluster, ClusterEndpoints, Listener, Policy, Problem, RouteTable, TunnelCluster,
+    TunnelListener, Workload,
+};
 use crate::resource::ResourceType;
 
 /// A resource of any type.
@@ -14,6 +17,10 @@ pub enum Resource {
     Listener(Listener),
     /// Where requests of a service port go.
     Routes(RouteTable),
+    /// How an identity opens tunnels; for the Envoy of its node.
+    TunnelCluster(TunnelCluster),
+    /// One end of a node's tunnels; for its Envoy.
+    TunnelListener(TunnelListener),
     /// Who may talk to whom.
     Policy(Policy),
     /// A pod or node.
@@ -27,9 +34,9 @@ impl Resource {
     #[must_use]
     pub const fn resource_type(&self) -> ResourceType {
         match self {
-            Self::Cluster(_) => ResourceType::Cluster,
+            Self::Cluster(_) | Self::TunnelCluster(_) => ResourceType::Cluster,
             Self::Endpoints(_) => ResourceType::Endpoints,
-            Self::Listener(_) => ResourceType::Listener,
+            Self::Listener(_) | Self::TunnelListener(_) => ResourceType::Listener,
             Self::Routes(_) => ResourceType::Route,
             Self::Policy(_) => ResourceType::Policy,
             Self::Workload(_) => ResourceType::Workload,
@@ -45,6 +52,8 @@ impl Resource {
             Self::Endpoints(e) => e.name.clone(),
             Self::Listener(l) => l.name.clone(),
             Self::Routes(r) => r.name.clone(),
+            Self::TunnelCluster(c) => c.name.clone(),
+            Self::TunnelListener(l) => l.name.clone(),
             Self::Policy(p) => p.name.clone(),
             Self::Workload(w) => w.name.clone(),
             Self::Problem(p) => p.name(),

@@ -11,6 +11,7 @@ mod cluster_network_policy;
 mod label_selector;
 mod network_policy;
 mod part;
+pub(super) mod peer_authentication;
 mod port;
 #[cfg(test)]
 mod tests;
