@@ -18,7 +18,9 @@
 /* Envoy's: a socket of the node's network namespace with a mark that only the privileged can set there. */
 static __always_inline bool is_by_proxy(struct bpf_sock_addr *ctx)
 {
-	return ctx->sk && ctx->sk->mark == MARK_BY_PROXY && bpf_get_netns_cookie(ctx) == node_cookie;
+	if (!ctx->sk || (ctx->sk->mark != MARK_BY_PROXY && ctx->sk->mark != MARK_ADMITTED))
+		return false;
+	return bpf_get_netns_cookie(ctx) == node_cookie;
 }
 
 /* Left as it is: the SYN is handed over at the pod's interface. */
@@ -74,6 +76,31 @@ VERIFIED_ONCE int judge_upstream(const struct weft_addr *client, const struct en
 	return rule->reason ? rule->reason : REASON_POLICY;
 }
 
+/* What the ingress policy of the pod at `server` says about a request that its layer 7 policy has let through. As judge_upstream(). */
+VERIFIED_ONCE int judge_admitted(const struct weft_addr *client, const struct endpoint *server, struct rule *rule)
+{
+	struct question question = {};
+	struct party source, destination;
+	struct weft_addr addr;
+
+	if (!client || !server || !rule)
+		return REASON_MALFORMED;
+	addr = *client;
+	identify(&addr, &source);
+	addr = server->addr;
+	identify(&addr, &destination);
+	if (!destination.interface)
+		return REASON_MISDELIVERED;
+	question.interface = destination.interface;
+	question.peer = source.identity;
+	question.peer_flags = source.flags;
+	question.point = policy_point(IPPROTO_TCP, server->port);
+	judge(&question, rule);
+	if (rule->verdict == VERDICT_ALLOW || rule->verdict == VERDICT_PROXY)
+		return REASON_NONE;
+	return rule->reason ? rule->reason : REASON_POLICY;
+}
+
 static __noinline int tell_upstream_refused(const struct weft_addr *client, const struct endpoint *server, const struct rule *rule,
                                             __u32 why)
 {
@@ -99,7 +126,10 @@ static __always_inline int connect_upstream(struct bpf_sock_addr *ctx, const str
 	/* In nobody's name, as a copy of a request: the node's own address. Judged at the backend's interface, see PROXY_OWN. */
 	if (!client.word[0] && !client.word[1] && !client.word[3])
 		return SOCKET_ALLOW;
-	why = judge_upstream(&client, server, &rule);
+	if (ctx->sk->mark == MARK_ADMITTED)
+		why = judge_admitted(&client, server, &rule);
+	else
+		why = judge_upstream(&client, server, &rule);
 	if (!why)
 		return SOCKET_ALLOW;
 	tell_upstream_refused(&client, server, &rule, why);

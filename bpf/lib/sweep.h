@@ -95,7 +95,8 @@ VERIFIED_ONCE int judge_idle(const struct flow_key *key, struct flow *flow, __u3
 	question.peer_flags = flow->proxy == PROXY_OWN ? peer.flags & ~IDENTITY_HOST : peer.flags;
 	question.point = policy_point(key->protocol, key->port[other(opener)]);
 	judge(&question, rule);
-	if (rule->verdict == VERDICT_ALLOW) {
+	if (rule->verdict == VERDICT_ALLOW ||
+	    (rule->verdict == VERDICT_PROXY && (flow->proxy & PROXY_COMPLIES) == PROXY_COMPLIES)) {
 		flow->identity[peer_end] = peer.identity;
 		flow->interface[peer_end] = peer.interface;
 		flow->rule[either(side)] = rule->id;

@@ -11,6 +11,7 @@ use weft_proto::model::{Problem, Resource};
 use weft_proto::resource::ResourceType;
 
 use crate::ads::{Batch, Store};
+use crate::inbound::Inbound;
 use crate::model::Model;
 use crate::object::{ObjectName, ObjectRef};
 use crate::source::{Event, Events};
@@ -56,6 +57,8 @@ pub struct Engine {
     /// Clusters that they have.
     clusters: HashSet<String>,
     settings: Settings,
+    /// Where Envoys stand in for pods.
+    inbound: Inbound,
     /// Names of what was published for each policy.
     access: HashMap<ObjectRef, BTreeSet<String>>,
     /// Names of what was published for each service.
@@ -76,6 +79,7 @@ impl Engine {
             envoys: Arc::default(),
             clusters: HashSet::new(),
             settings,
+            inbound: Inbound::default(),
             access: HashMap::new(),
             services: HashMap::new(),
             problems: HashMap::new(),
@@ -91,7 +95,8 @@ impl Engine {
     }
 
     fn publish_batch(&mut self, mut batch: Batch) {
-        let envoys = batch.for_envoys(&mut self.clusters);
+        let mut envoys = batch.for_envoys(&mut self.clusters);
+        envoys.extend(self.inbound.take(&batch));
         self.envoys.publish(envoys);
         self.store.publish(batch);
     }

@@ -60,7 +60,11 @@ fn one(resource: Resource, family: char) -> Option<Resource> {
             }
             Resource::Routes(table)
         }
-        Resource::Policy(_) | Resource::Workload(_) | Resource::Problem(_) => return None,
+        Resource::Inbound(_)
+        | Resource::Guard(_)
+        | Resource::Policy(_)
+        | Resource::Workload(_)
+        | Resource::Problem(_) => return None,
     })
 }
 

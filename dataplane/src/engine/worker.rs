@@ -37,6 +37,7 @@ pub struct EngineStopped;
 pub struct EngineHandle {
     commands: mpsc::Sender<Command>,
     epochs: watch::Receiver<u32>,
+    asks_proxy: watch::Receiver<bool>,
 }
 
 impl EngineHandle {
@@ -84,6 +85,12 @@ impl EngineHandle {
         self.epochs.clone()
     }
 
+    /// Whether the node's Envoy may have to be asked about connections to a pod of this node.
+    #[must_use]
+    pub fn asks_proxy(&self) -> watch::Receiver<bool> {
+        self.asks_proxy.clone()
+    }
+
     /// Looks at the engine between two updates. Keep it short: updates wait meanwhile.
     ///
     /// # Errors
@@ -117,20 +124,28 @@ pub fn start(
     let (commands, queue) = mpsc::channel(QUEUE);
     let runtime = Handle::current();
     let (epoch, epochs) = watch::channel(engine.policies().epoch());
+    let (asking, asks_proxy) = watch::channel(engine.policies().asks_proxy());
     let worker = Worker {
         engine,
         closer,
         epoch,
+        asking,
         since_close: 0,
     };
     let thread = tokio::task::spawn_blocking(move || worker.run(queue, &runtime, &drain));
-    (EngineHandle { commands, epochs }, thread)
+    let handle = EngineHandle {
+        commands,
+        epochs,
+        asks_proxy,
+    };
+    (handle, thread)
 }
 
 struct Worker {
     engine: Engine,
     closer: Box<dyn Closer>,
     epoch: watch::Sender<u32>,
+    asking: watch::Sender<bool>,
     since_close: usize,
 }
 
@@ -174,6 +189,9 @@ impl Worker {
         let epoch = self.engine.policies().epoch();
         self.epoch
             .send_if_modified(|told| std::mem::replace(told, epoch) != epoch);
+        let asks = self.engine.policies().asks_proxy();
+        self.asking
+            .send_if_modified(|told| std::mem::replace(told, asks) != asks);
     }
 
     fn execute(&mut self, command: Command) {

@@ -238,6 +238,12 @@ impl PolicyEngine {
         self.mirror.settings().epoch
     }
 
+    /// Whether the node's Envoy may have to be asked about connections to a pod of this node.
+    #[must_use]
+    pub fn asks_proxy(&self) -> bool {
+        self.mirror.pods().values().any(|pod| pod.layer7)
+    }
+
     /// How full the tables are.
     #[must_use]
     pub fn usage(&self) -> Vec<MapUsage> {

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod endpoint;
+pub mod inbound;
 mod listener;
 pub mod policy;
 mod policy_text;
@@ -12,6 +13,7 @@ mod workload;
 
 pub use cluster::{Cluster, EndpointSource, LbPolicy, LocalityMode, Outlier};
 pub use endpoint::{ClusterEndpoints, Endpoint, Health, Locality};
+pub use inbound::{Guard, Inbound};
 pub use listener::{Layer, Listener, ParseProtocolError, Protocol, ServiceRef};
 pub use policy::Policy;
 pub use problem::{Problem, Severity};

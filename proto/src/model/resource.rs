@@ -1,6 +1,8 @@
 //! Any one thing that the control plane tells a node.
 
-use super::{Cluster, ClusterEndpoints, Listener, Policy, Problem, RouteTable, Workload};
+use super::{
+    Cluster, ClusterEndpoints, Guard, Inbound, Listener, Policy, Problem, RouteTable, Workload,
+};
 use crate::resource::ResourceType;
 
 /// A resource of any type.
@@ -14,6 +16,10 @@ pub enum Resource {
     Listener(Listener),
     /// Where requests of a service port go.
     Routes(RouteTable),
+    /// Pods in whose place a node's Envoy takes connections.
+    Inbound(Inbound),
+    /// What it asks of their requests.
+    Guard(Guard),
     /// Who may talk to whom.
     Policy(Policy),
     /// A pod or node.
@@ -29,11 +35,20 @@ impl Resource {
         match self {
             Self::Cluster(_) => ResourceType::Cluster,
             Self::Endpoints(_) => ResourceType::Endpoints,
-            Self::Listener(_) => ResourceType::Listener,
-            Self::Routes(_) => ResourceType::Route,
+            Self::Listener(_) | Self::Inbound(_) => ResourceType::Listener,
+            Self::Routes(_) | Self::Guard(_) => ResourceType::Route,
             Self::Policy(_) => ResourceType::Policy,
             Self::Workload(_) => ResourceType::Workload,
             Self::Problem(_) => ResourceType::Problem,
+        }
+    }
+
+    /// The node whose Envoy alone takes it; `None`: whoever asks.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        match self {
+            Self::Inbound(i) => Some(&i.node),
+            _ => None,
         }
     }
 
@@ -45,6 +60,8 @@ impl Resource {
             Self::Endpoints(e) => e.name.clone(),
             Self::Listener(l) => l.name.clone(),
             Self::Routes(r) => r.name.clone(),
+            Self::Inbound(i) => i.name(),
+            Self::Guard(g) => g.name.clone(),
             Self::Policy(p) => p.name.clone(),
             Self::Workload(w) => w.name.clone(),
             Self::Problem(p) => p.name(),

@@ -12,6 +12,7 @@ mod label_selector;
 mod network_policy;
 mod part;
 mod port;
+mod request;
 #[cfg(test)]
 mod tests;
 
