@@ -9,7 +9,7 @@
 #include "origin.h"
 #include "proxy_connect.h"
 
-static __noinline int announce_upstream(const struct socket_service *socket, __u32 isn)
+static __noinline int announce_upstream(const struct socket_service *socket, __u32 isn, bool is_carrier)
 {
 	struct endpoint server = { .addr = socket->addr, .port = socket->port };
 	struct weft_addr client = socket->local;
@@ -20,12 +20,14 @@ static __noinline int announce_upstream(const struct socket_service *socket, __u
 	__u32 end, epoch = policy_epoch();
 
 	/* Judged anew, so that the epoch is the judgement's. Refused: its replies will find nobody. */
-	if (judge_upstream(&client, &server, &rule))
+	if (is_carrier)
+		answer(&rule, VERDICT_ALLOW, REASON_PROXY);
+	else if (judge_upstream(&client, &server, &rule))
 		return 0;
 	end = either(flow_key_of_socket(socket, &key));
 	identify(&client, &source);
 	identify(&server.addr, &destination);
-	flow.proxy = PROXY_UPSTREAM_0 | end;
+	flow.proxy = (is_carrier ? PROXY_CARRIER_0 : PROXY_UPSTREAM_0) | end;
 	if (end)
 		flow.flags = FLOW_FROM_END_1;
 	flow.isn = isn;

@@ -12,6 +12,7 @@ use weft_proto::model::{Problem, Resource};
 use weft_proto::resource::ResourceType;
 
 use crate::ads::{Batch, Store};
+use crate::inbound::Inbound;
 use crate::model::Model;
 use crate::object::{ObjectName, ObjectRef};
 use crate::source::{Event, Events};
@@ -63,6 +64,8 @@ pub struct Engine {
     /// Clusters that they have.
     clusters: HashSet<String>,
     settings: Settings,
+    /// Where Envoys stand in for pods.
+    inbound: Inbound,
     /// Names of what was published for each policy.
     access: HashMap<ObjectRef, BTreeSet<String>>,
     /// Names of what was published for each service.
@@ -85,6 +88,7 @@ impl Engine {
             envoys: Arc::default(),
             clusters: HashSet::new(),
             settings,
+            inbound: Inbound::default(),
             access: HashMap::new(),
             services: HashMap::new(),
             tunnels: Tunnels::default(),
@@ -104,6 +108,7 @@ impl Engine {
         let mut envoys = batch.for_envoys(&mut self.clusters);
         self.tunnels
             .publish(&self.model, &self.settings, &mut envoys);
+        envoys.extend(self.inbound.take(&batch));
         self.envoys.publish(envoys);
         self.store.publish(batch);
     }

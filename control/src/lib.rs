@@ -8,6 +8,7 @@
 pub mod ads;
 mod engine;
 mod http;
+mod inbound;
 pub mod model;
 pub mod object;
 mod plane;

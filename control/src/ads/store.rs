@@ -50,6 +50,8 @@ pub struct Entry {
     pub version: Version,
     /// As it travels.
     pub any: Arc<Any>,
+    /// The only node that it is for; `None`: whoever asks.
+    node: Option<Arc<str>>,
     /// When it last changed, on the store's own clock.
     changed: u64,
 }
@@ -65,7 +67,26 @@ pub struct Table {
     floor: u64,
 }
 
+impl Entry {
+    /// Whether a stream of this node may see it. `node` is the name of a node, or of a part of one: `n1/envoy`.
+    fn is_for(&self, node: &str) -> bool {
+        let name = node.split_once('/').map_or(node, |(name, _)| name);
+        self.node.as_deref().is_none_or(|own| own == name)
+    }
+}
+
 impl Table {
+    /// The resource of this name, if it is for this node.
+    #[must_use]
+    pub fn get_for(&self, node: &str, name: &str) -> Option<(&Arc<str>, &Entry)> {
+        self.get(name).filter(|(_, entry)| entry.is_for(node))
+    }
+
+    /// All resources that are for this node, in no order.
+    pub fn iter_for(&self, node: &str) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
+        self.entries.iter().filter(move |(_, e)| e.is_for(node))
+    }
+
     /// The resource of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<(&Arc<str>, &Entry)> {
@@ -95,13 +116,14 @@ impl Table {
         (time >= self.floor).then(|| self.log.range(time + 1..).map(|(_, name)| name))
     }
 
-    fn upsert(&mut self, name: Arc<str>, version: Version, any: Arc<Any>, time: u64) {
+    fn upsert(&mut self, name: Arc<str>, content: Content, time: u64) {
         let buried = self.tombstones.remove(&name);
         let old = self.entries.insert(
             Arc::clone(&name),
             Entry {
-                version,
-                any,
+                version: content.version,
+                any: content.any,
+                node: content.node,
                 changed: time,
             },
         );
@@ -178,6 +200,20 @@ impl Batch {
 }
 
 impl Batch {
+    /// Adds all of `other`'s changes.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// The changes of one type, by name; `None`: removed.
+    pub(crate) fn of(
+        &self,
+        wanted: ResourceType,
+    ) -> impl Iterator<Item = (&str, Option<&Resource>)> {
+        let changes = self.0.iter().filter(move |((of, _), _)| *of == wanted);
+        changes.map(|((_, name), resource)| (name.as_str(), resource.as_ref()))
+    }
+
     /// What Envoys take of these changes: service ports of layer 7, their routes, and `clusters`, which holds the names of those that
     /// requests are sent to. Routes are for nobody else.
     pub(crate) fn for_envoys(&mut self, clusters: &mut HashSet<String>) -> Self {
@@ -216,7 +252,14 @@ impl Batch {
 struct Change {
     resource_type: ResourceType,
     name: Arc<str>,
-    content: Option<(Version, Arc<Any>)>,
+    content: Option<Content>,
+}
+
+/// What a resource is now.
+struct Content {
+    version: Version,
+    any: Arc<Any>,
+    node: Option<Arc<str>>,
 }
 
 /// Holds the snapshot and tells of its changes.
@@ -257,7 +300,7 @@ impl Store {
             *time += 1;
             let table = &mut tables[index(change.resource_type)];
             match change.content {
-                Some((version, any)) => table.upsert(change.name, version, any, *time),
+                Some(content) => table.upsert(change.name, content, *time),
                 None => table.remove(&change.name, *time),
             }
         }
@@ -315,9 +358,11 @@ impl Store {
                 (known != version).then(|| Change {
                     resource_type,
                     name: name.into(),
-                    content: version
-                        .zip(resource)
-                        .map(|(version, r)| (version, Arc::new(convert::encode(&r)))),
+                    content: version.zip(resource).map(|(version, r)| Content {
+                        version,
+                        any: Arc::new(convert::encode(&r)),
+                        node: r.node().map(Arc::from),
+                    }),
                 })
             };
         batch.0.into_iter().filter_map(changed).collect()

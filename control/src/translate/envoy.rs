@@ -60,7 +60,9 @@ fn one(resource: Resource, family: char) -> Option<Resource> {
             }
             Resource::Routes(table)
         }
-        Resource::Policy(_)
+        Resource::Inbound(_)
+        | Resource::Guard(_)
+        | Resource::Policy(_)
         | Resource::Workload(_)
         | Resource::Problem(_)
         | Resource::TunnelCluster(_)

@@ -136,9 +136,11 @@ fn show(out: &mut String, resource: &Resource) {
         Resource::Listener(l) => show_listener(out, l),
         Resource::Policy(p) => show_policy(out, p),
         Resource::Workload(w) => show_workload(out, w),
-        Resource::Routes(_) | Resource::TunnelCluster(_) | Resource::TunnelListener(_) => {
-            unreachable!("for Envoys")
-        }
+        Resource::Routes(_)
+        | Resource::Inbound(_)
+        | Resource::Guard(_)
+        | Resource::TunnelCluster(_)
+        | Resource::TunnelListener(_) => unreachable!("for Envoys"),
         Resource::Problem(p) => show_problem(out, p),
     }
 }

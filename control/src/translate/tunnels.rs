@@ -29,6 +29,7 @@ pub fn tunnels(model: &Model, node: &str, settings: &Settings) -> Vec<Resource> 
     let ways_out = clusters.iter().map(|(identity, name)| {
         Resource::TunnelCluster(TunnelCluster {
             name: name.clone(),
+            node: node.to_owned(),
             identity: identity.clone(),
             trust_domain: settings.trust_domain.clone(),
         })
@@ -43,6 +44,7 @@ pub fn tunnels(model: &Model, node: &str, settings: &Settings) -> Vec<Resource> 
         for (side, word) in [(TunnelSide::Entry, "in"), (TunnelSide::Exit, "out")] {
             all.push(Resource::TunnelListener(TunnelListener {
                 name: resource_name(&format!("{word}{family}"), node),
+                node: node.to_owned(),
                 side,
                 ipv6,
                 pods: addresses.clone(),

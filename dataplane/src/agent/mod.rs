@@ -32,7 +32,7 @@ use crate::interfaces::Interfaces;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::otlp;
-use crate::proxy::{self, Owners, ProxyConfig, Relay, Routing};
+use crate::proxy::{self, Owners, ProxyConfig, Relay, Routing, Uplinks};
 use crate::xds::{Client, ClientConfig, SharedStatus};
 
 /// Runs the agent until `drain` is cancelled; the kernel side works on.
@@ -95,6 +95,7 @@ pub async fn run_on(
     facts.update(|f| f.programs = programs);
 
     let switch = datapath.proxy_switch()?;
+    let uplink_programs = datapath.uplink_programs()?;
 
     let wanted_pods = engine.wanted_pods();
     let search = Interfaces::new(wanted_pods.clone(), datapath.pod_programs()?);
@@ -210,17 +211,23 @@ pub async fn run_on(
         Some(ProxyConfig {
             ready,
             control: socket,
+            uplinks,
         }) => {
+            let uplinks = Uplinks::new(uplink_programs, uplinks).map_err(AgentError::Interfaces)?;
+            tasks.spawn("programs of uplinks", uplinks.run(token.clone()));
             let relay = Relay::new(config.control.connect());
             let relay = relay.with_owners(Owners::new(engine.clone()));
             tasks.spawn(
                 "hand-over to Envoy",
-                proxy::follow(ready, switch, routing, token.clone()),
+                proxy::follow(ready, engine.steering(), switch, routing, token.clone()),
             );
             tasks.spawn("Envoy's control plane", relay.serve(socket, token));
         }
         // An earlier agent may have had one.
-        None => tasks.spawn("hand-over to Envoy", proxy::without(switch, token)),
+        None => {
+            proxy::remove_uplinks(uplink_programs).map_err(AgentError::Interfaces)?;
+            tasks.spawn("hand-over to Envoy", proxy::without(switch, token));
+        }
     }
     tasks.spawn("health of backends", limits::tend(tender, drain.clone()));
     let token = drain.clone();

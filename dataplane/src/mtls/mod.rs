@@ -89,6 +89,12 @@ impl MtlsEngine {
         self.synced = true;
     }
 
+    /// Whether some local pod takes tunnels, and there is an Envoy to end them.
+    #[must_use]
+    pub fn takes_tunnels(&self) -> bool {
+        self.opens && self.written.values().any(|mode| mode.here)
+    }
+
     /// How full the table is.
     #[must_use]
     pub fn usage(&self) -> MapUsage {

@@ -39,6 +39,7 @@ use weft_proto::model::{Policy, Workload};
 
 use crate::interfaces::LocalInterfaces;
 use crate::mtls::MtlsEngine;
+use crate::proxy::Steering;
 use crate::tables::policy::{IdentityNumber, PolicyTables, Verdict};
 use crate::tables::{MapUsage, TableError};
 use addresses::Addresses;
@@ -245,6 +246,15 @@ impl PolicyEngine {
     #[must_use]
     pub const fn epoch(&self) -> u32 {
         self.mirror.settings().epoch
+    }
+
+    /// What comes from other nodes for the node's Envoy.
+    #[must_use]
+    pub fn steering(&self) -> Steering {
+        Steering {
+            inbound: self.mirror.pods().values().any(|pod| pod.layer7),
+            tunnels: self.mtls.takes_tunnels(),
+        }
     }
 
     /// How full the tables are.

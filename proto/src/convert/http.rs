@@ -30,15 +30,25 @@ pub(super) const PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.Ht
 /// `MARK_BY_PROXY` of bpf/include/abi/proxy.h: Envoy's connections to backends.
 const MARK_BY_PROXY: u32 = 0x5eed_0001;
 /// A connection on which nothing is asked for so long is closed, as one at layer 4 would be forgotten in the end.
-const IDLE: Duration = Duration::from_secs(3600);
+pub(super) const IDLE: Duration = Duration::from_secs(3600);
 /// Kept for the next request to a backend.
 const IDLE_UPSTREAM: Duration = Duration::from_secs(60);
 
 /// The filter of a service port's listener: routes by RDS under the listener's name, backends in the name of the client.
 pub(super) fn manager(listener: &Listener) -> HttpConnectionManager {
     let idle = listener.idle_timeout.unwrap_or(IDLE);
+    let mut manager = manager_for(&listener.name, idle);
+    manager.http_filters = vec![original_source(MARK_BY_PROXY), router()];
+    if let Some(options) = &mut manager.common_http_protocol_options {
+        options.max_connection_duration = duration::encode(listener.max_duration);
+    }
+    manager
+}
+
+/// A filter without HTTP filters whose routes come by RDS under `name`. Connections end when idle for `idle`.
+pub(super) fn manager_for(name: &str, idle: Duration) -> HttpConnectionManager {
     HttpConnectionManager {
-        stat_prefix: listener.name.clone(),
+        stat_prefix: name.to_owned(),
         route_specifier: Some(RouteSpecifier::Rds(Rds {
             config_source: Some(ConfigSource {
                 resource_api_version: 2, // V3
@@ -47,23 +57,8 @@ pub(super) fn manager(listener: &Listener) -> HttpConnectionManager {
                 )),
                 ..Default::default()
             }),
-            route_config_name: listener.name.clone(),
+            route_config_name: name.to_owned(),
         })),
-        http_filters: vec![
-            filter(
-                "envoy.filters.http.original_src",
-                pack(&OriginalSrc {
-                    mark: MARK_BY_PROXY,
-                }),
-            ),
-            filter(
-                "envoy.filters.http.router",
-                pack(&Router {
-                    suppress_envoy_headers: true,
-                    ..Default::default()
-                }),
-            ),
-        ],
         // The client is who it is, whatever it says in X-Forwarded-For: its address is Envoy's towards the backend.
         use_remote_address: Some(BoolValue { value: true }),
         skip_xff_append: true,
@@ -72,7 +67,6 @@ pub(super) fn manager(listener: &Listener) -> HttpConnectionManager {
         stream_idle_timeout: duration::encode(Some(idle)),
         common_http_protocol_options: Some(CommonOptions {
             idle_timeout: duration::encode(Some(idle)),
-            max_connection_duration: duration::encode(listener.max_duration),
             ..Default::default()
         }),
         upgrade_configs: vec![UpgradeConfig {
@@ -83,7 +77,26 @@ pub(super) fn manager(listener: &Listener) -> HttpConnectionManager {
     }
 }
 
-fn filter(name: &str, config: Any) -> HttpFilter {
+/// Has Envoy ask on from the client's address, with this mark.
+pub(super) fn original_source(mark: u32) -> HttpFilter {
+    filter(
+        "envoy.filters.http.original_src",
+        pack(&OriginalSrc { mark }),
+    )
+}
+
+/// The last filter.
+pub(super) fn router() -> HttpFilter {
+    filter(
+        "envoy.filters.http.router",
+        pack(&Router {
+            suppress_envoy_headers: true,
+            ..Default::default()
+        }),
+    )
+}
+
+pub(super) fn filter(name: &str, config: Any) -> HttpFilter {
     HttpFilter {
         name: name.to_owned(),
         config_type: Some(ConfigType::TypedConfig(config)),

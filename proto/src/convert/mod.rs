@@ -8,6 +8,7 @@ mod cluster;
 mod duration;
 mod endpoints;
 mod http;
+mod inbound;
 mod limits;
 mod listener;
 mod metadata;
@@ -23,6 +24,7 @@ use prost::{Message, Name};
 
 pub use cluster::{decode_cluster, encode_cluster};
 pub use endpoints::{decode_endpoints, encode_endpoints};
+pub use inbound::{encode_guard, encode_inbound};
 pub use listener::{decode_listener, encode_listener};
 pub use policy::{closed_policies, decode_policy, encode_policy};
 pub use problem::{decode_problem, encode_problem};

@@ -7,9 +7,9 @@ use envoy_types::pb::google::protobuf::Any;
 
 use super::{
     ConvertError, decode_cluster, decode_endpoints, decode_listener, decode_policy, decode_problem,
-    decode_workload, encode_cluster, encode_endpoints, encode_listener, encode_policy,
-    encode_problem, encode_routes, encode_tunnel_cluster, encode_tunnel_listener, encode_workload,
-    pack, unpack,
+    decode_workload, encode_cluster, encode_endpoints, encode_guard, encode_inbound,
+    encode_listener, encode_policy, encode_problem, encode_routes, encode_tunnel_cluster,
+    encode_tunnel_listener, encode_workload, pack, unpack,
 };
 use crate::model::Resource;
 use crate::resource::ResourceType;
@@ -27,6 +27,8 @@ pub fn encode(resource: &Resource) -> Any {
         Resource::Routes(r) => pack(&encode_routes(r)),
         Resource::TunnelCluster(c) => pack(&encode_tunnel_cluster(c)),
         Resource::TunnelListener(l) => pack(&encode_tunnel_listener(l)),
+        Resource::Inbound(i) => pack(&encode_inbound(i)),
+        Resource::Guard(g) => pack(&encode_guard(g)),
         Resource::Problem(p) => pack(&encode_problem(p)),
     }
 }

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod endpoint;
+pub mod inbound;
 mod listener;
 mod mtls;
 pub mod policy;
@@ -14,6 +15,7 @@ mod workload;
 
 pub use cluster::{Cluster, EndpointSource, LbPolicy, LocalityMode, Outlier};
 pub use endpoint::{ClusterEndpoints, Endpoint, Health, Locality};
+pub use inbound::{Guard, Inbound};
 pub use listener::{Layer, Listener, ParseProtocolError, Protocol, ServiceRef};
 pub use mtls::{Mtls, MtlsMode};
 pub use policy::Policy;

@@ -1,8 +1,8 @@
 //! Any one thing that the control plane tells a node.
 
 use super::{
-    Cluster, ClusterEndpoints, Listener, Policy, Problem, RouteTable, TunnelCluster,
-    TunnelListener, Workload,
+    Cluster, ClusterEndpoints, Guard, Inbound, Listener, Policy, Problem, RouteTable,
+    TunnelCluster, TunnelListener, Workload,
 };
 use crate::resource::ResourceType;
 
@@ -21,6 +21,10 @@ pub enum Resource {
     TunnelCluster(TunnelCluster),
     /// One end of a node's tunnels; for its Envoy.
     TunnelListener(TunnelListener),
+    /// Pods in whose place a node's Envoy takes connections.
+    Inbound(Inbound),
+    /// What it asks of their requests.
+    Guard(Guard),
     /// Who may talk to whom.
     Policy(Policy),
     /// A pod or node.
@@ -36,11 +40,24 @@ impl Resource {
         match self {
             Self::Cluster(_) | Self::TunnelCluster(_) => ResourceType::Cluster,
             Self::Endpoints(_) => ResourceType::Endpoints,
-            Self::Listener(_) | Self::TunnelListener(_) => ResourceType::Listener,
-            Self::Routes(_) => ResourceType::Route,
+            Self::Listener(_) | Self::Inbound(_) | Self::TunnelListener(_) => {
+                ResourceType::Listener
+            }
+            Self::Routes(_) | Self::Guard(_) => ResourceType::Route,
             Self::Policy(_) => ResourceType::Policy,
             Self::Workload(_) => ResourceType::Workload,
             Self::Problem(_) => ResourceType::Problem,
+        }
+    }
+
+    /// The node whose Envoy alone takes it; `None`: whoever asks.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        match self {
+            Self::Inbound(i) => Some(&i.node),
+            Self::TunnelCluster(c) => Some(&c.node),
+            Self::TunnelListener(l) => Some(&l.node),
+            _ => None,
         }
     }
 
@@ -54,6 +71,8 @@ impl Resource {
             Self::Routes(r) => r.name.clone(),
             Self::TunnelCluster(c) => c.name.clone(),
             Self::TunnelListener(l) => l.name.clone(),
+            Self::Inbound(i) => i.name(),
+            Self::Guard(g) => g.name.clone(),
             Self::Policy(p) => p.name.clone(),
             Self::Workload(w) => w.name.clone(),
             Self::Problem(p) => p.name(),

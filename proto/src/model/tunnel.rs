@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Names of these resources begin with this; they end in `@` and the node whose Envoy they are for.
+/// Names of these resources begin with this.
 pub const TUNNEL_PREFIX: &str = "weft.tunnel/";
 
 /// How a local identity opens tunnels.
@@ -13,6 +13,8 @@ pub const TUNNEL_PREFIX: &str = "weft.tunnel/";
 pub struct TunnelCluster {
     /// Resource name.
     pub name: String,
+    /// The node whose Envoy takes it.
+    pub node: String,
     /// SPIFFE ID, which is the name of its secret too.
     pub identity: String,
     /// Whose certificates are believed.
@@ -35,6 +37,8 @@ pub enum TunnelSide {
 pub struct TunnelListener {
     /// Resource name.
     pub name: String,
+    /// The node whose Envoy takes it.
+    pub node: String,
     /// Which end.
     pub side: TunnelSide,
     /// Whether it is for IPv6.

@@ -13,6 +13,7 @@ mod network_policy;
 mod part;
 pub(super) mod peer_authentication;
 mod port;
+mod request;
 #[cfg(test)]
 mod tests;
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
+use envoy_types::pb::envoy::extensions::filters::listener::original_dst::v3::OriginalDst;
 use envoy_types::pb::envoy::extensions::filters::listener::original_src::v3::OriginalSrc;
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::{
     TcpProxy,
@@ -10,19 +11,25 @@ use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::{
 };
 use envoy_types::pb::envoy::extensions::matching::common_inputs::network::v3::SourceIpInput;
 
+use envoy_types::pb::google::protobuf::BoolValue;
+
 use super::{MARK_TUNNEL, chain_by_address, identities, listener_filter, network_filter};
 use crate::convert::{duration, pack};
 use crate::model::TunnelListener;
 
 /// By the pod that opened the connection: its tunnel has its certificate, and comes from its address.
 pub(super) fn complete(listener: &TunnelListener, pb: &mut Listener) {
-    pb.listener_filters.push(listener_filter(
-        "envoy.filters.listener.original_src",
-        pack(&OriginalSrc {
-            mark: MARK_TUNNEL,
-            ..Default::default()
-        }),
-    ));
+    pb.transparent = Some(BoolValue { value: true });
+    pb.listener_filters = vec![
+        listener_filter("envoy.filters.listener.original_dst", pack(&OriginalDst {})),
+        listener_filter(
+            "envoy.filters.listener.original_src",
+            pack(&OriginalSrc {
+                mark: MARK_TUNNEL,
+                ..Default::default()
+            }),
+        ),
+    ];
     pb.filter_chain_matcher = Some(chain_by_address(
         ("envoy.matching.inputs.source_ip", pack(&SourceIpInput {})),
         &listener.pods,

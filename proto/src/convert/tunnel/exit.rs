@@ -39,6 +39,8 @@ const NEVER: Option<Duration> = Some(Duration::ZERO);
 
 /// By the pod that the tunnel leads to: its certificate is shown.
 pub(super) fn complete(listener: &TunnelListener, pb: &mut Listener) {
+    // Envoy's capture listener hands over to it what has this port, at whatever address.
+    pb.bind_to_port = Some(BoolValue { value: false });
     pb.filter_chain_matcher = Some(chain_by_address(
         (
             "envoy.matching.inputs.destination_ip",

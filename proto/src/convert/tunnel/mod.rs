@@ -18,8 +18,7 @@ use envoy_types::pb::envoy::config::core::v3::{
 use envoy_types::pb::envoy::config::listener::v3::{
     Filter, Listener, ListenerFilter, filter, listener_filter,
 };
-use envoy_types::pb::envoy::extensions::filters::listener::original_dst::v3::OriginalDst;
-use envoy_types::pb::google::protobuf::{Any, BoolValue, StringValue};
+use envoy_types::pb::google::protobuf::{Any, StringValue};
 use envoy_types::pb::xds::core::v3::TypedExtensionConfig;
 use envoy_types::pb::xds::r#type::matcher::v3::Matcher;
 use envoy_types::pb::xds::r#type::matcher::v3::matcher::{
@@ -47,9 +46,11 @@ const EMERGED: &str = "weft.emerged";
 /// The resource for `listener`.
 #[must_use]
 pub fn encode_tunnel_listener(listener: &TunnelListener) -> Listener {
-    let loopback: IpAddr = match listener.ipv6 {
-        true => Ipv6Addr::LOCALHOST.into(),
-        false => Ipv4Addr::LOCALHOST.into(),
+    let address: IpAddr = match (listener.side, listener.ipv6) {
+        (TunnelSide::Entry, true) => Ipv6Addr::LOCALHOST.into(),
+        (TunnelSide::Entry, false) => Ipv4Addr::LOCALHOST.into(),
+        (TunnelSide::Exit, true) => Ipv6Addr::UNSPECIFIED.into(),
+        (TunnelSide::Exit, false) => Ipv4Addr::UNSPECIFIED.into(),
     };
     let port = match listener.side {
         TunnelSide::Entry => ENTRY_PORT,
@@ -57,12 +58,7 @@ pub fn encode_tunnel_listener(listener: &TunnelListener) -> Listener {
     };
     let mut pb = Listener {
         name: listener.name.clone(),
-        address: Some(address::encode(loopback, port, Protocol::Tcp)),
-        transparent: Some(BoolValue { value: true }),
-        listener_filters: vec![listener_filter(
-            "envoy.filters.listener.original_dst",
-            pack(&OriginalDst {}),
-        )],
+        address: Some(address::encode(address, port, Protocol::Tcp)),
         ..Default::default()
     };
     match listener.side {
