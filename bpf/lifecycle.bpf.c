@@ -65,7 +65,7 @@ static __noinline int begin_other(struct bpf_sock_ops *ctx)
 	socket.local_port = bpf_htons(common->skc_num);
 	socket.addr = remote_address(common);
 	socket.port = common->skc_dport;
-	return announce_upstream(&socket, tcp->write_seq, mark == MARK_TUNNEL);
+	return begin_upstream(&socket, tcp->write_seq, mark);
 }
 
 static __always_inline void begin(struct bpf_sock_ops *ctx)

@@ -12,6 +12,7 @@ use weft_proto::model::{Problem, Resource};
 use weft_proto::resource::ResourceType;
 
 use crate::ads::{Batch, Store};
+use crate::ca::Residents;
 use crate::inbound::Inbound;
 use crate::model::Model;
 use crate::object::{ObjectName, ObjectRef};
@@ -63,6 +64,8 @@ pub struct Engine {
     envoys: Arc<Store>,
     /// Clusters that they have.
     clusters: HashSet<String>,
+    /// Whose certificates each node may have.
+    residents: Arc<Residents>,
     settings: Settings,
     /// Where Envoys stand in for pods.
     inbound: Inbound,
@@ -87,6 +90,7 @@ impl Engine {
             store,
             envoys: Arc::default(),
             clusters: HashSet::new(),
+            residents: Arc::default(),
             settings,
             inbound: Inbound::default(),
             access: HashMap::new(),
@@ -102,6 +106,12 @@ impl Engine {
     #[must_use]
     pub fn envoys(&self) -> Arc<Store> {
         Arc::clone(&self.envoys)
+    }
+
+    /// Which service accounts have pods on which node.
+    #[must_use]
+    pub fn residents(&self) -> Arc<Residents> {
+        Arc::clone(&self.residents)
     }
 
     fn publish_batch(&mut self, mut batch: Batch) {
@@ -186,7 +196,11 @@ impl Engine {
         }
         for name in &dirty.pods {
             self.tunnels.touch(name, self.model.pod(name));
-            match translate::pod(&self.model, name, &self.settings) {
+            let workload = translate::pod(&self.model, name, &self.settings);
+            let place = workload.as_ref();
+            let place = place.map(|w| (w.node.as_str(), w.service_account.as_str()));
+            self.residents.set(name, place);
+            match workload {
                 Some(workload) => batch.upsert(Resource::Workload(workload)),
                 None => batch.remove(ResourceType::Workload, translate::pod_resource_name(name)),
             }

@@ -8,15 +8,24 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
+use tonic::transport::server::Router;
+use tonic::{Request, Status as GrpcStatus};
+use tower::layer::util::{Identity, Stack};
+use weft_identity::TrustDomain;
+use weft_identity::sds::SdsServer;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
 
 use crate::ads::{AdsServer, Nack, Nacks, Store, Stores};
+use crate::auth::{Authenticate, Gate, Peer};
+use crate::ca::{Authority, Residents, SigningService};
 use crate::engine::{Engine, Settings};
 use crate::http;
 use crate::source::Source;
 use crate::source::folder::{Folder, FolderError};
 use crate::status::Status;
+use crate::tls::{TlsError, TlsServer};
 
 /// Groups of events between source and engine; a full queue makes the source wait.
 const QUEUE: usize = 1024;
@@ -33,6 +42,8 @@ pub struct Config {
     pub trust_domain: String,
     /// Istio's root namespace, "istio-system" by custom: AuthorizationPolicies in it are for the whole mesh.
     pub root_namespace: String,
+    /// All nodes of the mesh have certificates of the CA that this control plane is given: they can open mTLS tunnels to each other.
+    pub tunnels: bool,
 }
 
 /// Why a control plane cannot start or go on.
@@ -42,13 +53,17 @@ pub enum ControlError {
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// The trust domain is not one.
-    #[error(
-        "trust domain {0:?}: use lower-case letters, digits, \".\", \"-\" and \"_\", at most 255 in all"
-    )]
-    TrustDomain(String),
+    #[error(transparent)]
+    TrustDomain(#[from] weft_identity::spiffe::NameError),
     /// No thread to compute on.
     #[error("cannot start the engine: {0}")]
     Thread(std::io::Error),
+    /// TLS needs a certificate.
+    #[error("TLS: this control plane has no CA")]
+    NoCa,
+    /// No certificate.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The gRPC server failed.
     #[error("ADS server: {0}")]
     Ads(#[from] tonic::transport::Error),
@@ -63,6 +78,8 @@ pub struct ControlPlane {
     store: Arc<Store>,
     envoys: Arc<Store>,
     nacks: Arc<Nacks>,
+    residents: Arc<Residents>,
+    authority: Option<Arc<Authority>>,
     drain: CancellationToken,
 }
 
@@ -72,12 +89,12 @@ impl ControlPlane {
     /// # Errors
     /// When the folder cannot be read, or the trust domain is not one.
     pub fn start(config: Config, drain: CancellationToken) -> Result<Self, ControlError> {
-        check_trust_domain(&config.trust_domain)?;
+        config.trust_domain.parse::<TrustDomain>()?;
         let folder = Folder::open(config.manifests)?;
         let settings = Settings {
             trust_domain: config.trust_domain,
             root_namespace: config.root_namespace,
-            tunnels: false,
+            tunnels: config.tunnels,
         };
         Self::start_with(folder, settings, drain)
     }
@@ -91,7 +108,7 @@ impl ControlPlane {
         let store = Arc::new(Store::default());
         let (sender, receiver) = mpsc::channel(QUEUE);
         let engine = Engine::new(Arc::clone(&store), settings);
-        let envoys = engine.envoys();
+        let (envoys, residents) = (engine.envoys(), engine.residents());
         // It computes for long and waits for long, and ends when the source does.
         std::thread::Builder::new()
             .name("weft-engine".to_owned())
@@ -107,13 +124,53 @@ impl ControlPlane {
             store,
             envoys,
             nacks: Arc::default(),
+            residents,
+            authority: None,
             drain,
         })
     }
 
-    /// The ADS service, to be served over any transport.
+    /// Issues certificates with `authority` from now on.
     #[must_use]
-    pub fn ads_service(&self) -> AggregatedDiscoveryServiceServer<AdsServer> {
+    pub fn with_authority(mut self, authority: Arc<Authority>) -> Self {
+        tokio::spawn(Arc::clone(&authority).run(self.drain.clone()));
+        self.authority = Some(authority);
+        self
+    }
+
+    /// The CA, if this control plane is one.
+    #[must_use]
+    pub const fn authority(&self) -> Option<&Arc<Authority>> {
+        self.authority.as_ref()
+    }
+
+    /// All services, behind a gate, to be served over any transport.
+    #[must_use]
+    pub fn server(&self, gate: Gate) -> Router<Stack<Authenticate, Identity>> {
+        let mut router = Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .tcp_nodelay(true)
+            .layer(Authenticate(gate))
+            .add_service(self.ads());
+        if let Some(authority) = &self.authority {
+            let (residents, store) = (Arc::clone(&self.residents), Arc::clone(&self.store));
+            let sign = SigningService::new(Arc::clone(authority), residents, store);
+            let secrets = SdsServer::new(authority.secrets(), self.drain.clone());
+            router = router.add_service(sign).add_service(secrets.into_service());
+        }
+        router
+    }
+
+    /// The ADS service alone, for whoever can reach it.
+    #[must_use]
+    pub fn ads_service(
+        &self,
+    ) -> InterceptedService<AggregatedDiscoveryServiceServer<AdsServer>, Trusting> {
+        InterceptedService::new(self.ads(), trusting as Trusting)
+    }
+
+    fn ads(&self) -> AggregatedDiscoveryServiceServer<AdsServer> {
         AdsServer::new(
             Stores {
                 agents: Arc::clone(&self.store),
@@ -125,20 +182,30 @@ impl ControlPlane {
         .into_service()
     }
 
-    /// Serves ADS until the control plane is stopped.
+    /// Serves agents in plain text, whoever they are, until the control plane is stopped.
     ///
     /// # Errors
     /// When the server fails as a whole.
     pub async fn serve(&self, listener: TcpListener) -> Result<(), ControlError> {
-        Server::builder()
-            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-            .tcp_nodelay(true)
-            .add_service(self.ads_service())
+        self.server(Gate::Open(Peer::AnyNode))
             .serve_with_incoming_shutdown(
                 TcpListenerStream::new(listener),
                 self.drain.clone().cancelled_owned(),
             )
+            .await?;
+        Ok(())
+    }
+
+    /// Serves agents over TLS with a certificate of this control plane's CA, and only those that `gate` lets in, until the control plane is stopped.
+    ///
+    /// # Errors
+    /// When there is no certificate, or the server fails as a whole.
+    pub async fn serve_tls(&self, listener: TcpListener, gate: Gate) -> Result<(), ControlError> {
+        let authority = self.authority.clone().ok_or(ControlError::NoCa)?;
+        let tls = TlsServer::new(authority, listener.local_addr()?.ip())?;
+        let connections = tls.serve(listener, self.drain.clone())?;
+        self.server(gate)
+            .serve_with_incoming_shutdown(connections, self.drain.clone().cancelled_owned())
             .await?;
         Ok(())
     }
@@ -174,16 +241,15 @@ impl ControlPlane {
     /// Everything an operator wants to see at once.
     #[must_use]
     pub fn status(&self) -> Status {
-        Status::of(&self.store, &self.nacks)
+        let ca = self.authority.as_ref().map(|ca| ca.status());
+        Status::of(&self.store, &self.nacks, ca)
     }
 }
 
-/// The SPIFFE ID standard, section 2.1.
-fn check_trust_domain(name: &str) -> Result<(), ControlError> {
-    let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-_".contains(&b);
-    if !name.is_empty() && name.len() <= 255 && name.bytes().all(legal) {
-        Ok(())
-    } else {
-        Err(ControlError::TrustDomain(name.to_owned()))
-    }
+/// Lets everybody in.
+pub type Trusting = fn(Request<()>) -> Result<Request<()>, GrpcStatus>;
+
+fn trusting(mut request: Request<()>) -> Result<Request<()>, GrpcStatus> {
+    request.extensions_mut().insert(Peer::AnyNode);
+    Ok(request)
 }

@@ -28,6 +28,7 @@ use crate::engine::worker;
 use crate::engine::{Engine, EngineConfig};
 use crate::flow::{self, FlowLog};
 use crate::http;
+use crate::identity::Keeper;
 use crate::interfaces::Interfaces;
 use crate::limits;
 use crate::metrics::Metrics;
@@ -98,6 +99,12 @@ pub async fn run_on(
     let uplink_programs = datapath.uplink_programs()?;
 
     let wanted_pods = engine.wanted_pods();
+    let keeper = Keeper::new(
+        &config.node,
+        config.trust_domain.clone(),
+        &config.control,
+        engine.identities(),
+    );
     let search = Interfaces::new(wanted_pods.clone(), datapath.pod_programs()?);
     let (search, outlook) = search.map_err(AgentError::Interfaces)?;
     facts.update(|f| f.pods = Some(outlook.report));
@@ -135,6 +142,7 @@ pub async fn run_on(
         xds: status.clone(),
         facts,
         observed,
+        identities: keeper.status(),
     };
     let export = config.export.map(|export| {
         let (node, log) = (config.node.clone(), admin.observed.log.clone());
@@ -215,7 +223,7 @@ pub async fn run_on(
         }) => {
             let uplinks = Uplinks::new(uplink_programs, uplinks).map_err(AgentError::Interfaces)?;
             tasks.spawn("programs of uplinks", uplinks.run(token.clone()));
-            let relay = Relay::new(config.control.connect());
+            let relay = Relay::new(config.control.connect(), keeper.secrets());
             let relay = relay.with_owners(Owners::new(engine.clone()));
             tasks.spawn(
                 "hand-over to Envoy",
@@ -229,6 +237,7 @@ pub async fn run_on(
             tasks.spawn("hand-over to Envoy", proxy::without(switch, token));
         }
     }
+    tasks.spawn("certificates", keeper.run(drain.clone()));
     tasks.spawn("health of backends", limits::tend(tender, drain.clone()));
     let token = drain.clone();
     tasks.spawn("retirement of earlier versions", async {

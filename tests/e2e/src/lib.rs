@@ -5,6 +5,7 @@
 
 pub mod accel;
 pub mod ads;
+pub mod certificates;
 pub mod collector;
 pub mod counters;
 pub mod envoy;
