@@ -38,10 +38,14 @@ int weft_from_uplink(struct __sk_buff *skb)
 static __always_inline __u16 port_of_self(const struct packet *packet)
 {
 	struct weft_addr addr = packet->destination;
-	struct party server;
+	struct party client, server;
 
 	identify(&addr, &server);
-	return server.interface ? INBOUND_PORT : ENTRY_PORT;
+	if (!server.interface)
+		return ENTRY_PORT;
+	addr = packet->source;
+	identify(&addr, &client);
+	return client.interface || client.flags & IDENTITY_HOST ? INBOUND_PORT : EMERGED_PORT;
 }
 
 /*

@@ -31,6 +31,18 @@ static __always_inline bool has_inbound_socket(struct __sk_buff *skb, const stru
 	return !is_listener;
 }
 
+/* Whether it is plain text from another node, and the pod does not take that: Envoy must not either. */
+static __always_inline bool is_refused_inbound(const struct party *client, const struct packet *packet)
+{
+	__u32 flags = mtls_flags();
+	struct weft_addr addr;
+
+	if (!(flags & MTLS_REQUIRES) || client->interface || client->flags & IDENTITY_HOST)
+		return false;
+	addr = packet->destination;
+	return requires_tunnel(&addr, packet->destination_port, flags);
+}
+
 /* Whether a TCP packet to a local pod is for Envoy. */
 VERIFIED_ONCE int is_inbound(struct __sk_buff *skb, const struct packet *packet)
 {
@@ -46,12 +58,14 @@ VERIFIED_ONCE int is_inbound(struct __sk_buff *skb, const struct packet *packet)
 	if (!server.interface)
 		return false;
 	is_tunnel = steering & STEER_TUNNELS && packet->destination_port == bpf_htons(TUNNEL_PORT);
+	addr = packet->source;
+	identify(&addr, &client);
+	if (!is_tunnel && is_refused_inbound(&client, packet))
+		return false;
 	switch (packet->tcp_flags & TCP_STEP) {
 	case TCP_SYN:
 		if (is_tunnel)
 			return is_proxy_ready();
-		addr = packet->source;
-		identify(&addr, &client);
 		return is_proxy_ready() && asks_proxy(&client, &server, packet);
 	case TCP_SYN | TCP_ACK:
 		return false;

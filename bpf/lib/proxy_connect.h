@@ -81,9 +81,9 @@ VERIFIED_ONCE int judge_upstream(const struct weft_addr *client, const struct en
 
 /*
  * What the ingress policy of the pod at `server` says about what Envoy lets go on to it: a request that its layer 7 policy has let
- * through (`admitted`), or a connection out of a tunnel. It has to be a pod of this node. As judge_upstream().
+ * through, or a connection out of a tunnel. It has to be a pod of this node. As judge_upstream(); VERDICT_PROXY is no refusal.
  */
-VERIFIED_ONCE int judge_admitted(const struct weft_addr *client, const struct endpoint *server, struct rule *rule, bool admitted)
+VERIFIED_ONCE int judge_admitted(const struct weft_addr *client, const struct endpoint *server, struct rule *rule)
 {
 	struct question question = {};
 	struct party source, destination;
@@ -102,7 +102,7 @@ VERIFIED_ONCE int judge_admitted(const struct weft_addr *client, const struct en
 	question.peer_flags = source.flags;
 	question.point = policy_point(IPPROTO_TCP, server->port);
 	judge(&question, rule);
-	if (rule->verdict == VERDICT_ALLOW || (rule->verdict == VERDICT_PROXY && admitted))
+	if (rule->verdict == VERDICT_ALLOW || rule->verdict == VERDICT_PROXY)
 		return REASON_NONE;
 	return rule->reason ? rule->reason : REASON_POLICY;
 }
@@ -139,8 +139,8 @@ static __noinline int tell_upstream_refused(const struct weft_addr *client, cons
 	return 0;
 }
 
-/* Has the connection come in again by the loopback interface, where it goes into a tunnel: see weft_from_self. */
-static __always_inline int into_tunnel(struct bpf_sock_addr *ctx)
+/* Has the connection come in again by the loopback interface, where another listener of Envoy takes it: see weft_from_self. */
+static __always_inline int into_loop(struct bpf_sock_addr *ctx)
 {
 	__u32 mark = MARK_TO_PROXY;
 
@@ -152,14 +152,17 @@ static __always_inline __u32 judge_own(struct bpf_sock_addr *ctx, const struct w
 {
 	__u32 mark = ctx->sk->mark, why;
 
-	if (mark == MARK_ADMITTED || mark == MARK_EMERGED)
-		return judge_admitted(client, server, rule, mark == MARK_ADMITTED);
+	if (mark == MARK_ADMITTED || mark == MARK_EMERGED) {
+		why = judge_admitted(client, server, rule);
+		/* To Envoy's other listener, which asks the layer 7 policy. */
+		return !why && mark == MARK_EMERGED && rule->verdict == VERDICT_PROXY ? into_loop(ctx) : why;
+	}
 	if (mark == MARK_TUNNEL)
 		return judge_carrier(client, server);
 	why = judge_upstream(client, server, rule);
 	if (why || !(mtls_flags() & MTLS_OPENS) || !needs_tunnel(&server->addr, server->port, true))
 		return why;
-	return into_tunnel(ctx);
+	return into_loop(ctx);
 }
 
 static __always_inline int connect_upstream(struct bpf_sock_addr *ctx, const struct endpoint *server)

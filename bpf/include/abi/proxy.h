@@ -18,6 +18,7 @@
 /* Where Envoy listens for what is handed to it, on the loopback addresses. */
 #define PROXY_PORT 15001   /* by clients' nodes: connections to services */
 #define INBOUND_PORT 15006 /* by destinations' nodes: connections to pods */
+#define EMERGED_PORT 15007 /* likewise, those that have come out of tunnels: its sockets have MARK_TO_PROXY */
 #define ENTRY_PORT 15002   /* by clients' nodes: connections to pods of other nodes, that go through tunnels */
 
 /* On pods' addresses: connections of other meshed nodes, HTTP/2 CONNECT over mTLS. Always handed over, with STEER_TUNNELS. */

@@ -6,9 +6,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use envoy_types::pb::envoy::config::core::v3::CidrRange;
+use envoy_types::pb::envoy::config::core::v3::{CidrRange, SocketOptionsOverride};
 use envoy_types::pb::envoy::config::listener::v3::{
-    Filter, FilterChain, FilterChainMatch, Listener as Pb, ListenerFilter, filter, listener_filter,
+    AdditionalAddress, Filter, FilterChain, FilterChainMatch, Listener as Pb, ListenerFilter,
+    filter, listener_filter,
 };
 use envoy_types::pb::envoy::config::rbac::v3::{Rbac as Rules, rbac::Action};
 use envoy_types::pb::envoy::config::route::v3::{
@@ -25,12 +26,15 @@ use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::{
 };
 use envoy_types::pb::google::protobuf::{Any, BoolValue, UInt32Value};
 
-use super::{address, duration, http, pack, policy};
+use super::{address, duration, http, pack, policy, tunnel};
 use crate::model::Protocol;
 use crate::model::inbound::{Guard, Inbound, Rules as GuardRules};
 
 /// `INBOUND_PORT` of bpf/include/abi/proxy.h.
 const INBOUND_PORT: u16 = 15_006;
+/// `EMERGED_PORT` and `MARK_TO_PROXY`, likewise: what has come out of a tunnel goes to and fro between two sockets of Envoy.
+const EMERGED_PORT: u16 = 15_007;
+const MARK_TO_PROXY: u32 = 0x5eed_0000;
 /// `MARK_ADMITTED` of bpf/include/abi/proxy.h.
 const MARK_ADMITTED: u32 = 0x5eed_0002;
 /// Cluster of Envoy's bootstrap: wherever the client wanted to go.
@@ -53,6 +57,13 @@ pub fn encode_inbound(inbound: &Inbound) -> Pb {
     Pb {
         name: inbound.name(),
         address: Some(address::encode(listen, INBOUND_PORT, Protocol::Tcp)),
+        additional_addresses: vec![AdditionalAddress {
+            address: Some(address::encode(listen, EMERGED_PORT, Protocol::Tcp)),
+            socket_options: Some(SocketOptionsOverride {
+                socket_options: vec![tunnel::mark(MARK_TO_PROXY)],
+            }),
+            ..Default::default()
+        }],
         transparent: Some(BoolValue { value: true }),
         listener_filters: vec![ListenerFilter {
             name: "envoy.filters.listener.original_dst".to_owned(),

@@ -148,7 +148,7 @@ fn from_agent() -> ConfigSource {
     }
 }
 
-fn mark(mark: u32) -> SocketOption {
+pub(super) fn mark(mark: u32) -> SocketOption {
     const SOL_SOCKET: i64 = 1;
     const SO_MARK: i64 = 36;
     SocketOption {
