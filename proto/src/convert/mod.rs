@@ -25,7 +25,7 @@ pub use cluster::{decode_cluster, encode_cluster};
 pub use endpoints::{decode_endpoints, encode_endpoints};
 pub use inbound::{encode_guard, encode_inbound};
 pub use listener::{decode_listener, encode_listener};
-pub use policy::{closed_policies, decode_policy, encode_policy};
+pub use policy::{closed_policies, decode_policy, decode_rule, encode_policy};
 pub use problem::{decode_problem, encode_problem};
 pub use resource::{decode, encode};
 pub use route::encode_routes;
