@@ -108,7 +108,10 @@ fn show_envoy(out: &mut String, envoys: &Store) {
                 show_message(out, route);
             }
         }
-        for (name, entry) in all.iter().filter(|(name, _)| name.starts_with("weft.inbound/")) {
+        for (name, entry) in all
+            .iter()
+            .filter(|(name, _)| name.starts_with("weft.inbound/"))
+        {
             let guard: RouteConfiguration = convert::unpack(&entry.any, "").unwrap();
             writeln!(out, "---\nenvoy's guard: {name}").unwrap();
             show_guard(out, &guard);

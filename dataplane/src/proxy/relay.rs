@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status, Streaming};
+use weft_proto::envoy::envoy::service::accesslog::v3::access_log_service_server::AccessLogServiceServer;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient as Client;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_server::{
     AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
@@ -21,6 +22,7 @@ use weft_proto::envoy::envoy::service::discovery::v3::{
 };
 use weft_proto::resource::{BACK_END, BACK_END_ENVOY};
 
+use super::AccessLog;
 use crate::xds::Connect;
 
 /// A full configuration in one message.
@@ -29,14 +31,16 @@ const MAX_MESSAGE_BYTES: usize = 128 << 20;
 /// Serves Envoy's control plane by asking the agent's.
 pub struct Relay {
     control: Mutex<Box<dyn Connect>>,
+    log: Option<AccessLog>,
 }
 
 impl Relay {
-    /// Asks `control`.
+    /// Asks `control`, and has `log` take Envoy's access log at the same socket.
     #[must_use]
-    pub fn new(control: Box<dyn Connect>) -> Self {
+    pub fn new(control: Box<dyn Connect>, log: AccessLog) -> Self {
         Self {
             control: Mutex::new(control),
+            log: Some(log),
         }
     }
 
@@ -44,9 +48,11 @@ impl Relay {
     ///
     /// # Errors
     /// When nothing can be served there.
-    pub async fn serve(self, socket: PathBuf, drain: CancellationToken) -> Result<(), String> {
+    pub async fn serve(mut self, socket: PathBuf, drain: CancellationToken) -> Result<(), String> {
         let listener = listen(&socket).map_err(|e| format!("{}: {e}", socket.display()))?;
+        let log = self.log.take().map(AccessLogServiceServer::new);
         Server::builder()
+            .add_optional_service(log)
             .add_service(AggregatedDiscoveryServiceServer::new(self))
             .serve_with_incoming_shutdown(
                 UnixListenerStream::new(listener),

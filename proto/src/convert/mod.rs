@@ -3,6 +3,7 @@
 //! Decoding is strict about what would change where traffic goes: a field that this mesh cannot honour is an error that names
 //! it, so that the agent refuses the resource instead of doing half of it. Fields that only Envoy itself needs are passed over.
 
+mod access_log;
 mod address;
 mod cluster;
 mod duration;
