@@ -3,6 +3,7 @@
 #include "lib/identity.h"
 #include "lib/mtls.h"
 #include "lib/policy.h"
+#include "lib/proxy_state.h"
 
 /* What the policy of the pod at `here` says of a flow between it and `there`. */
 static __always_inline bool check_side(const struct party *here, const struct party *there, bool egress, __u32 point,
@@ -19,6 +20,13 @@ static __always_inline bool check_side(const struct party *here, const struct pa
 	if (!here->interface)
 		return false;
 	judge(&question, rule);
+	if (rule->verdict == VERDICT_PROXY) {
+		/* As for a packet that comes to it: see ask(). */
+		if (!(proxy_steering() & STEER_INBOUND))
+			rule->verdict = VERDICT_DENY;
+		else if (!is_proxy_ready())
+			answer(rule, VERDICT_DENY, REASON_PROXY_DOWN);
+	}
 	return true;
 }
 

@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p weft-control golden` writes them anew.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use weft_proto::convert;
 use weft_proto::envoy::envoy::config::route::v3::RouteConfiguration;
+use weft_proto::envoy::envoy::extensions::filters::http::rbac::v3::RbacPerRoute;
 use weft_proto::model::policy::Tier;
 use weft_proto::model::{
     Cluster, ClusterEndpoints, EndpointSource, Layer, Listener, Mtls, Policy, Problem, Resource,
@@ -105,14 +107,48 @@ fn show_envoy(out: &mut String, envoys: &Store) {
         let mut all: Vec<_> = snapshot.table(ResourceType::Route).iter().collect();
         all.sort_by_key(|(name, _)| Arc::clone(name));
         // The other family's differ in the names of clusters alone.
-        for (name, entry) in all.into_iter().filter(|(name, _)| name.ends_with("#4")) {
+        for (name, entry) in all.iter().filter(|(name, _)| name.ends_with("#4")) {
             let table: RouteConfiguration = convert::unpack(&entry.any, "").unwrap();
             writeln!(out, "---\nenvoy's routes: {name}").unwrap();
             for route in table.virtual_hosts.iter().flat_map(|host| &host.routes) {
                 show_message(out, route);
             }
         }
+        for (name, entry) in all
+            .iter()
+            .filter(|(name, _)| name.starts_with("weft.inbound/"))
+        {
+            let guard: RouteConfiguration = convert::unpack(&entry.any, "").unwrap();
+            writeln!(out, "---\nenvoy's guard: {name}").unwrap();
+            show_guard(out, &guard);
+        }
     });
+}
+
+/// The rules of both RBAC filters.
+fn show_guard(out: &mut String, guard: &RouteConfiguration) {
+    let mut routes = guard.virtual_hosts.iter().flat_map(|host| &host.routes);
+    let route = routes.next().unwrap();
+    let filters: BTreeMap<_, _> = route.typed_per_filter_config.iter().collect();
+    for (filter, config) in filters {
+        let config: RbacPerRoute = convert::unpack(config, "").unwrap();
+        let rbac = config.rbac.unwrap();
+        for (what, rules) in [("asks", rbac.rules), ("audits", rbac.shadow_rules)] {
+            let Some(rules) = rules else { continue };
+            writeln!(out, "{filter} {what}: {:?}", rules.action()).unwrap();
+            let policies: BTreeMap<_, _> = rules.policies.iter().collect();
+            for (rule, policy) in policies {
+                writeln!(out, "rule {rule:?}:").unwrap();
+                let decoded = convert::decode_rule(policy).unwrap();
+                writeln!(
+                    out,
+                    "  from: {}\n  to: {}",
+                    decoded.source, decoded.destination
+                )
+                .unwrap();
+            }
+        }
+    }
 }
 
 /// A message without the fields that say nothing.

@@ -130,6 +130,7 @@ fn agent() -> Agent {
     let log = observed.log.clone();
     tokio::spawn(pump(
         observation.events,
+        tokio::sync::mpsc::channel(1).1,
         engine.clone(),
         log,
         metrics,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 pub use config::{AgentConfig, ControlTarget, FLOW_HISTORY};
@@ -33,7 +33,7 @@ use crate::interfaces::Interfaces;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::otlp;
-use crate::proxy::{self, Owners, ProxyConfig, Relay, Routing, Uplinks};
+use crate::proxy::{self, AccessLog, Owners, ProxyConfig, Relay, Routing, Uplinks};
 use crate::xds::{Client, ClientConfig, SharedStatus};
 
 /// Runs the agent until `drain` is cancelled; the kernel side works on.
@@ -130,8 +130,10 @@ pub async fn run_on(
     let flow_closer = datapath.flow_closer()?;
     let (local, closing) = (outlook.interfaces.clone(), Arc::clone(&sweeper.closing));
     let (epochs, changed) = (engine.epochs(), Arc::clone(&sweeper.changed));
+    let (judgements, judged) = mpsc::channel(proxy::JUDGEMENTS);
     let events = flow::pump(
         observation.events,
+        judged,
         engine.clone(),
         observed.log.clone(),
         Arc::clone(&metrics),
@@ -224,7 +226,9 @@ pub async fn run_on(
             let uplinks = Uplinks::new(uplink_programs, uplinks).map_err(AgentError::Interfaces)?;
             tasks.spawn("programs of uplinks", uplinks.run(token.clone()));
             let relay = Relay::new(config.control.connect(), keeper.secrets());
-            let relay = relay.with_owners(Owners::new(engine.clone()));
+            let relay = relay
+                .with_owners(Owners::new(engine.clone()))
+                .with_log(AccessLog::new(judgements));
             tasks.spawn(
                 "hand-over to Envoy",
                 proxy::follow(ready, engine.steering(), switch, routing, token.clone()),

@@ -17,6 +17,7 @@ mod owner;
 pub(crate) mod protocol;
 mod pump;
 mod reason;
+mod request;
 mod workloads;
 
 pub use clock::Clock;
@@ -28,6 +29,7 @@ pub use namer::{NamedEvent, Namer};
 pub use names::{Names, RuleName};
 pub use pump::{BATCH, EventSource, pump};
 pub use reason::Reason;
+pub use request::{JudgedRequest, Request};
 pub use workloads::{WORKLOAD_PAIRS, WorkloadMetrics};
 
 pub(crate) use enrich::{endpoint, traffic};

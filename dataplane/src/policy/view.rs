@@ -9,6 +9,7 @@ use weft_proto::model::policy::{Cidr, Direction, Effect, Mode, ObjectRef, PeerKi
 use weft_proto::model::{Policy, WorkloadKind};
 
 use super::PolicyEngine;
+use super::compile::asks_proxy;
 use super::selector::selects;
 use super::subject::Class;
 use crate::engine::view::Page;
@@ -31,6 +32,8 @@ pub struct PolicyView {
     pub mode: Mode,
     /// What a matching rule does.
     pub effect: Effect,
+    /// Whether Envoy may have to be asked what it says.
+    pub asks_proxy: bool,
     /// How many rules it has.
     pub rules: usize,
     /// Resource names of the local pods it selects.
@@ -143,6 +146,7 @@ impl PolicyEngine {
             priority: policy.priority,
             mode: policy.mode,
             effect: policy.effect,
+            asks_proxy: asks_proxy(policy),
             rules: policy.rules.len(),
             workloads: selected.map(|pod| pod.name.clone()).collect(),
             problem: self.policy_rejection(name),
@@ -171,6 +175,22 @@ impl PolicyEngine {
             addresses: addresses.len(),
             workloads: workloads.into_iter().collect(),
         })
+    }
+
+    /// The first enforced policy of the mesh that refuses to this local address whatever none of its kind lets in.
+    #[must_use]
+    pub fn isolating(&self, address: IpAddr) -> Option<&ObjectRef> {
+        let owner = self.owners.owner(address)?.workload?;
+        let pod = self.owners.get(owner)?;
+        let mut policies = self.policies.values();
+        let found = policies.find(|policy| {
+            policy.tier == Tier::Mesh
+                && policy.direction == Direction::Ingress
+                && policy.mode == Mode::Enforce
+                && policy.effect == Effect::Allow
+                && selects(&policy.selector, pod)
+        });
+        found.map(|policy| &policy.origin)
     }
 
     /// What a rule's number stands for, also for a while after the policy has gone.

@@ -1,6 +1,7 @@
 //! What the agent does for the node's Envoy: has packets reach it, tells the kernel whether it serves, and passes on what the control
 //! plane has for it. Starting it and keeping it alive is another's business (`weft-l7-proxy`).
 
+mod access_log;
 mod owners;
 mod relay;
 mod routing;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub use access_log::{AccessLog, QUEUE as JUDGEMENTS};
 pub use owners::Owners;
 pub use relay::Relay;
 pub use routing::{Routing, remove as remove_routing};

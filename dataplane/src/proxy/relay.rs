@@ -13,6 +13,7 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 use weft_identity::sds::{SdsServer, SecretsReceiver};
+use weft_proto::envoy::envoy::service::accesslog::v3::access_log_service_server::AccessLogServiceServer;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient as Client;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_server::{
     AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
@@ -22,7 +23,7 @@ use weft_proto::envoy::envoy::service::discovery::v3::{
 };
 use weft_proto::resource::{BACK_END, BACK_END_ENVOY};
 
-use super::Owners;
+use super::{AccessLog, Owners};
 use crate::xds::{Connect, ControlChannel};
 
 /// A full configuration in one message.
@@ -32,6 +33,7 @@ const MAX_MESSAGE_BYTES: usize = 128 << 20;
 pub struct Relay {
     control: Mutex<Box<dyn Connect>>,
     owners: Option<Owners>,
+    log: Option<AccessLog>,
     secrets: SecretsReceiver,
 }
 
@@ -42,7 +44,17 @@ impl Relay {
         Self {
             control: Mutex::new(control),
             owners: None,
+            log: None,
             secrets,
+        }
+    }
+
+    /// Also takes Envoy's access log.
+    #[must_use]
+    pub fn with_log(self, log: AccessLog) -> Self {
+        Self {
+            log: Some(log),
+            ..self
         }
     }
 
@@ -63,7 +75,9 @@ impl Relay {
         let listener = listen(&socket).map_err(|e| format!("{}: {e}", socket.display()))?;
         let owners = self.owners.take().map(Owners::into_service);
         let sds = SdsServer::new(self.secrets.clone(), drain.clone());
+        let log = self.log.take().map(AccessLogServiceServer::new);
         Server::builder()
+            .add_optional_service(log)
             .add_service(sds.into_service())
             .add_service(AggregatedDiscoveryServiceServer::new(self))
             .add_optional_service(owners)

@@ -26,7 +26,7 @@ use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::{
 };
 use envoy_types::pb::google::protobuf::{Any, BoolValue, UInt32Value};
 
-use super::{address, duration, http, pack, policy, tunnel};
+use super::{access_log, address, duration, http, pack, policy, tunnel};
 use crate::model::Protocol;
 use crate::model::inbound::{Guard, Inbound, Rules as GuardRules};
 
@@ -132,6 +132,7 @@ fn manager(guard: &str) -> HttpConnectionManager {
         ],
         // What is judged is what the pod gets.
         normalize_path: Some(BoolValue { value: true }),
+        access_log: vec![access_log::refusals()],
         merge_slashes: true,
         path_with_escaped_slashes_action: PathWithEscapedSlashesAction::UnescapeAndForward as i32,
         ..http::manager_for(guard, http::IDLE)

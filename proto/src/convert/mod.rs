@@ -3,6 +3,7 @@
 //! Decoding is strict about what would change where traffic goes: a field that this mesh cannot honour is an error that names
 //! it, so that the agent refuses the resource instead of doing half of it. Fields that only Envoy itself needs are passed over.
 
+mod access_log;
 mod address;
 mod cluster;
 mod duration;
@@ -26,7 +27,7 @@ pub use cluster::{decode_cluster, encode_cluster};
 pub use endpoints::{decode_endpoints, encode_endpoints};
 pub use inbound::{encode_guard, encode_inbound};
 pub use listener::{decode_listener, encode_listener};
-pub use policy::{closed_policies, decode_policy, encode_policy};
+pub use policy::{closed_policies, decode_policy, decode_rule, encode_policy};
 pub use problem::{decode_problem, encode_problem};
 pub use resource::{decode, encode};
 pub use route::encode_routes;

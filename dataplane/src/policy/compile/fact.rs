@@ -90,7 +90,7 @@ pub(crate) fn condition(expr: &Expr, end: End) -> Tree<Leaf> {
 }
 
 /// Whether Envoy can tell whatever of `expr` the kernel cannot.
-pub(crate) fn is_told_by_proxy(expr: &Expr, end: End) -> bool {
+pub(crate) fn can_be_told(expr: &Expr, end: End) -> bool {
     let mut all = true;
     expr.matches(&mut |single| all &= single.is_of_request() || leaf(single, end).is_some());
     all

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weft_proto::model::Policy;
 use weft_proto::model::policy::{Cidr, Direction, Effect, Mode, Rule, Tier};
 
-use super::fact::{End, Fact, Leaf, condition, is_told_by_proxy};
+use super::fact::{End, Fact, Leaf, can_be_told, condition};
 use super::steps::Steps;
 use super::tree::Tree;
 use super::tri::Tri;
@@ -76,16 +76,13 @@ impl CompiledPolicy {
             .iter()
             .map(|(name, rule)| CompiledRule::new(number(name), rule, policy))
             .collect();
-        let asks_proxy = policy.mode == Mode::Enforce
-            && rules.iter().any(|rule| rule.told_by_proxy)
-            && policy.rules.values().any(is_about_requests);
         let cidrs = rules.iter().flat_map(CompiledRule::cidrs).collect();
         Self {
             version: VERSIONS.fetch_add(1, Ordering::Relaxed),
             tier: policy.tier,
             mode: policy.mode,
             effect: policy.effect,
-            asks_proxy,
+            asks_proxy: asks_proxy(policy),
             selects: number(crate::policy::rule_ids::SELECTS),
             rules,
             cidrs,
@@ -101,11 +98,7 @@ impl CompiledPolicy {
 
 impl CompiledRule {
     fn new(id: u32, rule: &Rule, policy: &Policy) -> Self {
-        // Envoy stands before the destination, and asks the mesh's policies alone.
-        let told_by_proxy = policy.direction == Direction::Ingress
-            && policy.tier == Tier::Mesh
-            && is_told_by_proxy(&rule.source, End::Source)
-            && is_told_by_proxy(&rule.destination, End::Destination);
+        let told_by_proxy = is_told_by_proxy(policy, rule);
         let source = condition(&rule.source, End::Source);
         let destination = condition(&rule.destination, End::Destination);
         let (own, peer) = match policy.direction {
@@ -144,6 +137,21 @@ impl CompiledRule {
         }
         cidrs
     }
+}
+
+/// Whether Envoy may have to be asked what this policy says. The audit of a policy changes nobody's path.
+pub(crate) fn asks_proxy(policy: &Policy) -> bool {
+    let mut rules = policy.rules.values();
+    policy.mode == Mode::Enforce
+        && rules.any(|rule| is_about_requests(rule) && is_told_by_proxy(policy, rule))
+}
+
+/// Whether Envoy can tell whatever the kernel cannot. It stands before the destination, and asks the mesh's policies alone.
+fn is_told_by_proxy(policy: &Policy, rule: &Rule) -> bool {
+    policy.direction == Direction::Ingress
+        && policy.tier == Tier::Mesh
+        && can_be_told(&rule.source, End::Source)
+        && can_be_told(&rule.destination, End::Destination)
 }
 
 fn is_about_requests(rule: &Rule) -> bool {

@@ -145,6 +145,16 @@ pub fn closed_policies(name: &str, bytes: &[u8]) -> Vec<Policy> {
     directions.into_iter().map(closed).collect()
 }
 
+/// One rule of an RBAC.
+///
+/// # Errors
+/// A condition that nothing here can judge.
+pub fn decode_rule(
+    pb: &envoy_types::pb::envoy::config::rbac::v3::Policy,
+) -> Result<Rule, ConvertError> {
+    rules::decode(pb)
+}
+
 fn unknown(field: &str, number: i32) -> ConvertError {
     ConvertError::new(field, format!("{number} has no meaning here"))
 }

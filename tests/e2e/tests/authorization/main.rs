@@ -1,11 +1,19 @@
 //! AuthorizationPolicy at layer 7: asked by the real Envoy of the destination's node, with real clients, on one node and between nodes.
 
-use anyhow::ensure;
+mod evasion;
+mod node;
+mod rules;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
 use weft_e2e::http::{curl, service, start};
 use weft_e2e::mesh::{TARGET, vips};
 use weft_e2e::wait::LONG;
 use weft_e2e::{Mesh, Result, eventually};
-use weft_lab::{Lab, LabBuilder, Pod, PodSpec, Process};
+use weft_lab::{DualStack, GetOptions, Lab, LabBuilder, Node, Pod, PodSpec, Process, ServeOptions};
 
 fn pods() -> LabBuilder {
     let pod = |name: &str, node: &str, app: &str| PodSpec::new(name, node).label("app", app);
