@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     fn pod(name: &str) -> ObjectName {
-        ObjectName::new("shop".into(), name.into())
+        ObjectName::new("shop", name)
     }
 
     #[test]

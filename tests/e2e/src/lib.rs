@@ -6,6 +6,7 @@
 pub mod accel;
 pub mod ads;
 pub mod certificates;
+pub mod channel;
 pub mod collector;
 pub mod counters;
 pub mod envoy;

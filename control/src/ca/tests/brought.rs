@@ -1,8 +1,8 @@
 //! Certificates and keys that somebody brought.
 
 use rcgen::{
-    BasicConstraints, CertificateParams, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    NameConstraints, SanType,
+    BasicConstraints, CertificateParams, CustomExtension, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType,
 };
 
 use super::*;
@@ -37,6 +37,16 @@ fn below(root: &Pair, change: impl FnOnce(&mut CertificateParams)) -> Pair {
     let issuer = Issuer::from_params(&root.params, &root.key);
     let pem = params.signed_by(&key, &issuer).unwrap().pem();
     Pair { params, key, pem }
+}
+
+/// Name constraints that permit URIs of one host (RFC 5280, section 4.2.1.10): the library has none for URIs.
+fn permitted(host: &str) -> CustomExtension {
+    let wrap = |tag: u8, body: &[u8]| [&[tag, u8::try_from(body.len()).unwrap()], body].concat();
+    let subtree = wrap(0x30, &wrap(0x86, host.as_bytes()));
+    let mut extension =
+        CustomExtension::from_oid_content(&[2, 5, 29, 30], wrap(0x30, &wrap(0xa0, &subtree)));
+    extension.set_criticality(true);
+    extension
 }
 
 fn write(dir: &TempDir, files: &[(&str, &str)]) {
@@ -120,12 +130,7 @@ fn each_mistake_is_told_with_its_file() {
     let good = root(|_| {});
     let other = root(|_| {});
     let issuing = below(&good, |_| {});
-    let constrained = below(&good, |p| {
-        p.name_constraints = Some(NameConstraints {
-            permitted_subtrees: vec![GeneralSubtree::URI("other.example".to_owned())],
-            excluded_subtrees: vec![],
-        });
-    });
+    let constrained = below(&good, |p| p.custom_extensions = vec![permitted("other.example")]);
     let with = |change: &dyn Fn(&mut CertificateParams)| below(&good, |p| change(p));
     let expired = with(&|p| p.not_after = old);
     let early = with(&|p| p.not_before = future);

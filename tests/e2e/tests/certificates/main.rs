@@ -1,5 +1,8 @@
 //! Certificates of workloads: who gets which, what they are worth to others, and what rotation does to connections.
 
+mod nodes;
+mod rotation;
+
 use std::time::Duration;
 
 use anyhow::ensure;
