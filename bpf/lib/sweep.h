@@ -77,7 +77,8 @@ static __always_inline bool is_plain_from_elsewhere(const struct flow_key *key, 
 	__u32 flags = mtls_flags();
 	struct weft_addr addr;
 
-	if (!(flags & MTLS_REQUIRES) || key->protocol != IPPROTO_TCP || flow->proxy || peer->interface || peer->flags & IDENTITY_HOST)
+	if (!(flags & MTLS_REQUIRES) || key->protocol != IPPROTO_TCP || flow->proxy || peer->interface ||
+	    peer->flags & IDENTITY_HOST)
 		return false;
 	addr = key->addr[pod];
 	return requires_tunnel(&addr, key->port[pod], flags);

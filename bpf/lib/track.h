@@ -16,7 +16,8 @@ static __always_inline bool goes_through_proxy(struct passage *passage)
 {
 	if ((passage->proxy & PROXY_COMPLIES) == PROXY_COMPLIES)
 		return true;
-	if ((passage->proxy & ~1) != PROXY_UPSTREAM_0 || (passage->packet.tcp_flags & TCP_STEP) != TCP_SYN || !passage->peer.interface)
+	if ((passage->proxy & ~1) != PROXY_UPSTREAM_0 || (passage->packet.tcp_flags & TCP_STEP) != TCP_SYN ||
+	    !passage->peer.interface)
 		return false;
 	passage->proxy |= PROXY_CHAINED_0;
 	return true;
@@ -30,7 +31,8 @@ static __always_inline bool is_refused_plain(const struct passage *passage)
 {
 	__u32 flags;
 
-	if (passage->key.protocol != IPPROTO_TCP || passage->proxy || passage->peer.interface || passage->peer.flags & IDENTITY_HOST)
+	if (passage->key.protocol != IPPROTO_TCP || passage->proxy || passage->peer.interface ||
+	    passage->peer.flags & IDENTITY_HOST)
 		return false;
 	flags = mtls_flags();
 	if (!(flags & MTLS_REQUIRES))

@@ -9,6 +9,7 @@ mod tls;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3::{
     ConfigSource, GrpcService, SocketOption,
@@ -27,7 +28,7 @@ use envoy_types::pb::xds::r#type::matcher::v3::matcher::{
 
 pub use cluster::encode_tunnel_cluster;
 
-use super::{address, pack};
+use super::{address, duration, pack};
 use crate::model::{Protocol, TunnelListener, TunnelSide};
 
 /// Where tunnels end, on pods' addresses.
@@ -38,6 +39,8 @@ pub const ENTRY_PORT: u16 = 15_002;
 const MARK_TUNNEL: u32 = 0x5eed_0003;
 /// `MARK_EMERGED` of bpf/include/abi/proxy.h: connections to local pods that have come out of one.
 const MARK_EMERGED: u32 = 0x5eed_0004;
+/// A certificate is there sooner, or nobody has one.
+const SECRET_WITHIN: Duration = Duration::from_secs(2);
 /// Cluster of every Envoy's bootstrap: the agent.
 const AGENT: &str = "weft.control";
 /// Cluster of every Envoy's bootstrap: whatever `:authority` names.
@@ -144,6 +147,8 @@ fn from_agent() -> ConfigSource {
             set_node_on_first_message_only: true,
             ..Default::default()
         })),
+        // An Envoy that waits for a certificate serves everything else meanwhile.
+        initial_fetch_timeout: duration::encode(Some(SECRET_WITHIN)),
         ..Default::default()
     }
 }
