@@ -48,10 +48,12 @@ static __noinline int begin_other(struct bpf_sock_ops *ctx)
 	struct bpf_sock *sk = ctx->sk;
 	struct sock_common *common;
 	struct tcp_sock *tcp;
+	__u32 mark;
 
 	if (!sk)
 		return 0;
-	if (sk->mark != MARK_BY_PROXY)
+	mark = sk->mark;
+	if (mark != MARK_BY_PROXY && mark != MARK_TO_PROXY && mark != MARK_TUNNEL)
 		return 0;
 	tcp = bpf_skc_to_tcp_sock(sk);
 	if (!tcp)
@@ -63,7 +65,7 @@ static __noinline int begin_other(struct bpf_sock_ops *ctx)
 	socket.local_port = bpf_htons(common->skc_num);
 	socket.addr = remote_address(common);
 	socket.port = common->skc_dport;
-	return announce_upstream(&socket, tcp->write_seq);
+	return begin_upstream(&socket, tcp->write_seq, mark);
 }
 
 static __always_inline void begin(struct bpf_sock_ops *ctx)

@@ -223,5 +223,6 @@ _Static_assert(sizeof(struct id_allocator) == 8, "ABI");
 #include "abi/limits.h"
 #include "abi/accel.h"
 #include "abi/proxy.h"
+#include "abi/mtls.h"
 
 #endif

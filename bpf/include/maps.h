@@ -107,6 +107,7 @@ struct {
 #include "maps/accel.h"
 #include "maps/policy.h"
 #include "maps/limits.h"
+#include "maps/mtls.h"
 #include "maps/proxy.h"
 
 #endif

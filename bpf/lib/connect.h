@@ -114,6 +114,9 @@ static __always_inline int connect_service(struct bpf_sock_addr *ctx, struct end
 		tell_refused(user, choice.service, ctx->protocol, REASON_NO_BACKEND);
 		return refuse(COUNTER_REFUSED);
 	case CHOICE_MADE:
+		/* What comes out of a tunnel goes to pods of this node, and by no service to others. */
+		if (is_by_proxy(ctx) && ctx->sk->mark != MARK_BY_PROXY)
+			return connect_upstream(ctx, user);
 		break;
 	}
 	why = admit_socket(ctx, &choice);

@@ -109,7 +109,13 @@ static __always_inline void forget_flow(void *map, const struct passage *passage
 /* Opened by Envoy in the name of a pod. Its packets pass one pod's interface only, though the pods at both ends may be of this node. */
 static __always_inline bool is_upstream(__u8 proxy)
 {
-	return (proxy & ~1) == PROXY_UPSTREAM_0;
+	return proxy & PROXY_IS_UPSTREAM;
+}
+
+/* Likewise those that a pod opens to Envoy in the place of another pod. */
+static __always_inline bool passes_once(__u8 proxy)
+{
+	return proxy & (PROXY_IS_UPSTREAM | PROXY_IS_INBOUND);
 }
 
 /*
@@ -118,12 +124,12 @@ static __always_inline bool is_upstream(__u8 proxy)
  */
 static __always_inline bool is_counted_here(const struct passage *passage, const struct flow *flow)
 {
-	return passage->from_pod || !flow->interface[sender_of(passage)] || is_upstream(flow->proxy);
+	return passage->from_pod || !flow->interface[sender_of(passage)] || passes_once(flow->proxy);
 }
 
 static __always_inline bool is_last_here(const struct passage *passage, const struct flow *flow)
 {
-	return !passage->from_pod || !flow->interface[other(passage->sender)] || is_upstream(flow->proxy);
+	return !passage->from_pod || !flow->interface[other(passage->sender)] || passes_once(flow->proxy);
 }
 
 static __always_inline struct flow_end *end_of(const struct flow *flow, __u32 end)

@@ -99,13 +99,15 @@ VERIFIED_ONCE int judge(const struct question *question, struct rule *rule)
 	interface = question->interface;
 	for (int attempt = 0; attempt < JUDGEMENT_ATTEMPTS; attempt++) {
 		struct local_workload *workload = bpf_map_lookup_elem(&local_workloads, &interface);
+		bool is_host = question->peer_flags & IDENTITY_HOST;
 		struct policy_set set;
 
 		if (!workload) {
 			answer(rule, VERDICT_DENY, REASON_NOT_READY);
 			return 0;
 		}
-		if (question->peer_flags & IDENTITY_HOST) {
+		/* What Envoy judges, it judges for everybody. */
+		if (is_host && (question->egress || !(workload->flags & WORKLOAD_LAYER7))) {
 			answer(rule, VERDICT_ALLOW, REASON_HOST);
 			return 0;
 		}
@@ -117,8 +119,11 @@ VERIFIED_ONCE int judge(const struct question *question, struct rule *rule)
 		if (!judge_by_set(&set, question, rule))
 			continue;
 		workload = bpf_map_lookup_elem(&local_workloads, &interface);
-		if (workload && set.id == (question->egress ? workload->egress.id : workload->ingress.id))
-			return 0;
+		if (!workload || set.id != (question->egress ? workload->egress.id : workload->ingress.id))
+			continue;
+		if (is_host && rule->verdict != VERDICT_PROXY)
+			answer(rule, VERDICT_ALLOW, REASON_HOST);
+		return 0;
 	}
 	answer(rule, VERDICT_DENY, REASON_POLICY_CHANGING);
 	return 0;

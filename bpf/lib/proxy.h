@@ -9,16 +9,31 @@
 
 #include <linux/pkt_cls.h>
 
+#include "mtls.h"
 #include "packet.h"
+#include "proxy_state.h"
 
 #define PACKET_HOST 0
+#define LOOPBACK_INTERFACE 1
 
-static __always_inline bool is_proxy_ready(void)
+/* By what Envoy opens, as it reaches a pod. */
+static __always_inline __u32 proxy_by_mark(const struct __sk_buff *skb, const struct passage *passage)
 {
-	__u32 zero = 0;
-	struct proxy_state *state = bpf_map_lookup_elem(&proxy_state, &zero);
+	if (skb->mark == MARK_ADMITTED)
+		return PROXY_ADMITTED_0 | sender_of(passage);
+	if (skb->mark == MARK_EMERGED)
+		return PROXY_EMERGED_0 | sender_of(passage);
+	return skb->mark == MARK_BY_PROXY ? PROXY_OWN : PROXY_NONE;
+}
 
-	return state && state->ready == 1;
+/* Whether a connection that a local pod opens here goes through a tunnel: to a pod of another node that takes nothing else. */
+static __always_inline bool is_tunnelled(const struct passage *passage)
+{
+	const struct packet *packet = &passage->packet;
+
+	if (passage->peer.interface || (packet->tcp_flags & TCP_STEP) != TCP_SYN || !(mtls_flags() & MTLS_OPENS))
+		return false;
+	return needs_tunnel(&packet->destination, packet->destination_port, false);
 }
 
 /* What a TCP flow that this packet may begin is to Envoy. Pods and nodes are no services: only what is neither is looked up. */
@@ -29,9 +44,12 @@ static __always_inline __u32 new_flow_proxy(const struct __sk_buff *skb, const s
 	struct service *service;
 
 	if (!passage->from_pod)
-		return skb->mark == MARK_BY_PROXY ? PROXY_OWN : PROXY_NONE;
+		return proxy_by_mark(skb, passage);
+	if (passage->peer.interface && (packet->tcp_flags & TCP_STEP) == TCP_SYN &&
+	    asks_proxy(&passage->pod, &passage->peer, packet))
+		return PROXY_INBOUND_0 | other(pod_end(passage));
 	if (!(passage->peer.flags & PARTY_UNLISTED))
-		return PROXY_NONE;
+		return is_tunnelled(passage) ? PROXY_TUNNELLED_0 | other(pod_end(passage)) : PROXY_NONE;
 	key.addr = packet->destination;
 	key.port = packet->destination_port;
 	key.protocol = IPPROTO_TCP;
@@ -55,18 +73,18 @@ static __always_inline __u32 fill_tuple(const struct packet *packet, struct bpf_
 	return sizeof(tuple->ipv6);
 }
 
-static __always_inline void aim_at_listener(struct bpf_sock_tuple *tuple, __u8 version)
+static __always_inline void aim_at_listener(struct bpf_sock_tuple *tuple, __u8 version, __u16 port)
 {
 	if (version == 4) {
 		tuple->ipv4.daddr = bpf_htonl(0x7f000001);
-		tuple->ipv4.dport = bpf_htons(PROXY_PORT);
+		tuple->ipv4.dport = bpf_htons(port);
 		return;
 	}
 	tuple->ipv6.daddr[0] = 0;
 	tuple->ipv6.daddr[1] = 0;
 	tuple->ipv6.daddr[2] = 0;
 	tuple->ipv6.daddr[3] = bpf_htonl(1);
-	tuple->ipv6.dport = bpf_htons(PROXY_PORT);
+	tuple->ipv6.dport = bpf_htons(port);
 }
 
 static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struct bpf_sock_tuple *tuple, __u8 version)
@@ -77,12 +95,14 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, struc
 }
 
 /* A SYN goes to Envoy's listener, or to what an earlier SYN made of it. Others find their socket by their addresses. */
-static __always_inline enum reason assign_listener(struct __sk_buff *skb, const struct packet *packet)
+VERIFIED_ONCE int assign_listener(struct __sk_buff *skb, const struct packet *packet, __u16 port)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct bpf_sock *socket;
 	long error;
 
+	if (!packet)
+		return REASON_MALFORMED;
 	fill_tuple(packet, &tuple);
 	socket = find_socket(skb, &tuple, packet->version);
 	if (socket && (socket->state == BPF_TCP_LISTEN || socket->state == BPF_TCP_TIME_WAIT)) {
@@ -90,7 +110,7 @@ static __always_inline enum reason assign_listener(struct __sk_buff *skb, const 
 		socket = NULL;
 	}
 	if (!socket) {
-		aim_at_listener(&tuple, packet->version);
+		aim_at_listener(&tuple, packet->version, port);
 		socket = find_socket(skb, &tuple, packet->version);
 	}
 	if (!socket)
@@ -103,11 +123,14 @@ static __always_inline enum reason assign_listener(struct __sk_buff *skb, const 
 VERIFIED_ONCE int to_proxy(struct __sk_buff *skb, const struct passage *passage)
 {
 	enum reason reason = REASON_NONE;
+	__u16 port = PROXY_PORT;
 
 	if (!passage)
 		return REASON_MALFORMED;
+	if (passage->proxy & PROXY_IS_INBOUND)
+		port = passage->proxy & PROXY_IS_TUNNELLED ? ENTRY_PORT : INBOUND_PORT;
 	if ((passage->packet.tcp_flags & TCP_STEP) == TCP_SYN && !passage->packet.fragment) {
-		reason = is_proxy_ready() ? assign_listener(skb, &passage->packet) : REASON_PROXY_DOWN;
+		reason = is_proxy_ready() ? assign_listener(skb, &passage->packet, port) : REASON_PROXY_DOWN;
 		if (reason)
 			return reason;
 	}
@@ -116,10 +139,10 @@ VERIFIED_ONCE int to_proxy(struct __sk_buff *skb, const struct passage *passage)
 }
 
 /*
- * A reply to Envoy that the node has sent on its way to the pod in whose name Envoy asked: back in through the same interface, as if the
- * pod had sent it to the node.
+ * What the node has sent on its way to a pod, and is Envoy's: in again, as if it came in through this interface. That of the pod which it
+ * comes from, or in whose name Envoy asked.
  */
-static __always_inline int turn_back(struct __sk_buff *skb)
+static __always_inline int turn_to(struct __sk_buff *skb, __u32 interface)
 {
 	__u8 link[12], turned[12];
 
@@ -130,12 +153,14 @@ static __always_inline int turn_back(struct __sk_buff *skb)
 	if (bpf_skb_store_bytes(skb, 0, turned, sizeof(turned), 0))
 		return TC_ACT_SHOT;
 	skb->mark = MARK_TO_PROXY;
-	return bpf_redirect(skb->ifindex, BPF_F_INGRESS);
+	return bpf_redirect(interface, BPF_F_INGRESS);
 }
 
-/* What turn_back() sent. The mark is not the pod's: it would have lost it on its way out of the pod. */
-static __always_inline int come_back(struct __sk_buff *skb)
+/* What turn_to() sent. The mark is not the pod's: it would have lost it on its way out of the pod. */
+static __always_inline int come_back(struct __sk_buff *skb, const struct packet *packet, __u16 port)
 {
+	if ((packet->tcp_flags & TCP_STEP) == TCP_SYN && assign_listener(skb, packet, port))
+		return TC_ACT_SHOT;
 	bpf_skb_change_type(skb, PACKET_HOST);
 	return TC_ACT_UNSPEC;
 }

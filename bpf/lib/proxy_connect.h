@@ -9,16 +9,21 @@
 #include "../include/weft.h"
 #include "address.h"
 #include "identity.h"
+#include "mtls.h"
 #include "policy.h"
 #include "proxy.h"
 #include "refuse.h"
 
 #define AF_INET 2
+#define SOL_SOCKET 1
+#define SO_MARK 36
 
 /* Envoy's: a socket of the node's network namespace with a mark that only the privileged can set there. */
 static __always_inline bool is_by_proxy(struct bpf_sock_addr *ctx)
 {
-	return ctx->sk && ctx->sk->mark == MARK_BY_PROXY && bpf_get_netns_cookie(ctx) == node_cookie;
+	if (!ctx->sk || ctx->sk->mark < MARK_BY_PROXY || ctx->sk->mark > MARK_EMERGED)
+		return false;
+	return bpf_get_netns_cookie(ctx) == node_cookie;
 }
 
 /* Left as it is: the SYN is handed over at the pod's interface. */
@@ -74,6 +79,50 @@ VERIFIED_ONCE int judge_upstream(const struct weft_addr *client, const struct en
 	return rule->reason ? rule->reason : REASON_POLICY;
 }
 
+/*
+ * What the ingress policy of the pod at `server` says about what Envoy lets go on to it: a request that its layer 7 policy has let
+ * through, or a connection out of a tunnel. It has to be a pod of this node. As judge_upstream(); VERDICT_PROXY is no refusal.
+ */
+VERIFIED_ONCE int judge_admitted(const struct weft_addr *client, const struct endpoint *server, struct rule *rule)
+{
+	struct question question = {};
+	struct party source, destination;
+	struct weft_addr addr;
+
+	if (!client || !server || !rule)
+		return REASON_MALFORMED;
+	addr = *client;
+	identify(&addr, &source);
+	addr = server->addr;
+	identify(&addr, &destination);
+	if (!destination.interface)
+		return REASON_MISDELIVERED;
+	question.interface = destination.interface;
+	question.peer = source.identity;
+	question.peer_flags = source.flags;
+	question.point = policy_point(IPPROTO_TCP, server->port);
+	judge(&question, rule);
+	if (rule->verdict == VERDICT_ALLOW || rule->verdict == VERDICT_PROXY)
+		return REASON_NONE;
+	return rule->reason ? rule->reason : REASON_POLICY;
+}
+
+/* Whether a connection that is to carry tunnels goes from a local pod to one that takes them: then it needs no judgement of its own. */
+VERIFIED_ONCE int judge_carrier(const struct weft_addr *client, const struct endpoint *server)
+{
+	struct party source;
+	struct weft_addr addr;
+
+	if (!client || !server)
+		return REASON_MALFORMED;
+	addr = *client;
+	identify(&addr, &source);
+	if (!source.interface)
+		return REASON_SPOOFED;
+	addr = server->addr;
+	return server->port == bpf_htons(TUNNEL_PORT) && mtls_at(&addr, 0) ? REASON_NONE : REASON_MISDELIVERED;
+}
+
 static __noinline int tell_upstream_refused(const struct weft_addr *client, const struct endpoint *server, const struct rule *rule,
                                             __u32 why)
 {
@@ -90,6 +139,32 @@ static __noinline int tell_upstream_refused(const struct weft_addr *client, cons
 	return 0;
 }
 
+/* Has the connection come in again by the loopback interface, where another listener of Envoy takes it: see weft_from_self. */
+static __always_inline int into_loop(struct bpf_sock_addr *ctx)
+{
+	__u32 mark = MARK_TO_PROXY;
+
+	return bpf_setsockopt(ctx, SOL_SOCKET, SO_MARK, &mark, sizeof(mark)) ? REASON_PROXY_DOWN : REASON_NONE;
+}
+
+static __always_inline __u32 judge_own(struct bpf_sock_addr *ctx, const struct weft_addr *client, const struct endpoint *server,
+                                       struct rule *rule)
+{
+	__u32 mark = ctx->sk->mark, why;
+
+	if (mark == MARK_ADMITTED || mark == MARK_EMERGED) {
+		why = judge_admitted(client, server, rule);
+		/* To Envoy's other listener, which asks the layer 7 policy. */
+		return !why && mark == MARK_EMERGED && rule->verdict == VERDICT_PROXY ? into_loop(ctx) : why;
+	}
+	if (mark == MARK_TUNNEL)
+		return judge_carrier(client, server);
+	why = judge_upstream(client, server, rule);
+	if (why || !(mtls_flags() & MTLS_OPENS) || !needs_tunnel(&server->addr, server->port, true))
+		return why;
+	return into_loop(ctx);
+}
+
 static __always_inline int connect_upstream(struct bpf_sock_addr *ctx, const struct endpoint *server)
 {
 	struct weft_addr client = bound_address(ctx);
@@ -99,7 +174,7 @@ static __always_inline int connect_upstream(struct bpf_sock_addr *ctx, const str
 	/* In nobody's name, as a copy of a request: the node's own address. Judged at the backend's interface, see PROXY_OWN. */
 	if (!client.word[0] && !client.word[1] && !client.word[3])
 		return SOCKET_ALLOW;
-	why = judge_upstream(&client, server, &rule);
+	why = judge_own(ctx, &client, server, &rule);
 	if (!why)
 		return SOCKET_ALLOW;
 	tell_upstream_refused(&client, server, &rule, why);

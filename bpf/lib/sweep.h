@@ -70,6 +70,20 @@ static __always_inline bool is_gone(const struct flow *flow, __u32 end, const st
 	return flow->interface[end] && flow->interface[end] != now->interface;
 }
 
+/* As is_refused_plain(). */
+static __always_inline bool is_plain_from_elsewhere(const struct flow_key *key, const struct flow *flow, const struct party *peer,
+                                                    __u32 pod)
+{
+	__u32 flags = mtls_flags();
+	struct weft_addr addr;
+
+	if (!(flags & MTLS_REQUIRES) || key->protocol != IPPROTO_TCP || flow->proxy || peer->interface ||
+	    peer->flags & IDENTITY_HOST)
+		return false;
+	addr = key->addr[pod];
+	return requires_tunnel(&addr, key->port[pod], flags);
+}
+
 /* The judgement of one side by the policy of the pod there. Not ready: its pod has no policy to judge by at the moment. */
 VERIFIED_ONCE int judge_idle(const struct flow_key *key, struct flow *flow, __u32 side, struct rule *rule)
 {
@@ -95,7 +109,12 @@ VERIFIED_ONCE int judge_idle(const struct flow_key *key, struct flow *flow, __u3
 	question.peer_flags = flow->proxy == PROXY_OWN ? peer.flags & ~IDENTITY_HOST : peer.flags;
 	question.point = policy_point(key->protocol, key->port[other(opener)]);
 	judge(&question, rule);
-	if (rule->verdict == VERDICT_ALLOW) {
+	if (side && is_plain_from_elsewhere(key, flow, &peer, pod_end)) {
+		answer(rule, VERDICT_DENY, REASON_PLAIN_TEXT);
+		return REASON_REVOKED;
+	}
+	if (rule->verdict == VERDICT_ALLOW ||
+	    (rule->verdict == VERDICT_PROXY && (flow->proxy & PROXY_COMPLIES) == PROXY_COMPLIES)) {
 		flow->identity[peer_end] = peer.identity;
 		flow->interface[peer_end] = peer.interface;
 		flow->rule[either(side)] = rule->id;
@@ -115,7 +134,7 @@ static __always_inline bool judge_side(const struct flow_key *key, struct flow *
 	if (!flow->epoch[side] || flow->epoch[side] == sweeping->epoch || flow->state >= FLOW_CLOSED)
 		return true;
 	/* Judged where Envoy goes on. */
-	if (flow->proxy == PROXY_DOWNSTREAM)
+	if (flow->proxy == PROXY_DOWNSTREAM || flow->proxy & PROXY_IS_CARRIER)
 		return true;
 	copy = *key;
 	switch (judge_idle(&copy, flow, side, &rule)) {

@@ -71,6 +71,9 @@ static __always_inline enum reason tcp_open(struct passage *passage, struct flow
 			return reason;
 		return begin(passage, packet->next != packet->sequence + 1 ? FLOW_SYN_DATA : 0);
 	}
+	/* What connect() has announced knows nothing of the policy at the other end. */
+	if (passage->proxy & PROXY_IS_INBOUND && !pending->proxy)
+		pending->proxy = passage->proxy;
 	reason = ensure_pending(passage, pending);
 	if (reason)
 		return reason;

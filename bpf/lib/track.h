@@ -3,8 +3,42 @@
 #ifndef WEFT_LIB_TRACK_H
 #define WEFT_LIB_TRACK_H
 
+#include "mtls.h"
 #include "policy.h"
+#include "proxy_state.h"
 #include "tell.h"
+
+/*
+ * Whether VERDICT_PROXY is complied with: it comes from Envoy, which has asked the policy, or is turned to Envoy here. That is what
+ * becomes of a connection that Envoy opens for a service of layer 7, in the name of a pod of this node.
+ */
+static __always_inline bool goes_through_proxy(struct passage *passage)
+{
+	if ((passage->proxy & PROXY_COMPLIES) == PROXY_COMPLIES)
+		return true;
+	if ((passage->proxy & ~1) != PROXY_UPSTREAM_0 || (passage->packet.tcp_flags & TCP_STEP) != TCP_SYN ||
+	    !passage->peer.interface)
+		return false;
+	passage->proxy |= PROXY_CHAINED_0;
+	return true;
+}
+
+/*
+ * Whether what is opened to the pod is plain text from another node, and the pod does not take that. What Envoy opens on this node is none,
+ * and a node's word to its own pods (kubelet's probes) is always heard.
+ */
+static __always_inline bool is_refused_plain(const struct passage *passage)
+{
+	__u32 flags;
+
+	if (passage->key.protocol != IPPROTO_TCP || passage->proxy || passage->peer.interface ||
+	    passage->peer.flags & IDENTITY_HOST)
+		return false;
+	flags = mtls_flags();
+	if (!(flags & MTLS_REQUIRES))
+		return false;
+	return requires_tunnel(&passage->key.addr[pod_end(passage)], passage->key.port[pod_end(passage)], flags);
+}
 
 /* Asks the pod's policy about a flow that `opener` opened; REASON_NONE, or why it is refused. The answer is in passage->rule. */
 VERIFIED_ONCE int ask(struct passage *passage, __u32 opener)
@@ -23,7 +57,16 @@ VERIFIED_ONCE int ask(struct passage *passage, __u32 opener)
 		answer(&passage->rule, VERDICT_ALLOW, REASON_PROXY);
 		return REASON_NONE;
 	}
+	/* It carries what has been judged. */
+	if (passage->proxy & PROXY_IS_CARRIER) {
+		answer(&passage->rule, VERDICT_ALLOW, REASON_PROXY);
+		return REASON_NONE;
+	}
 	question.egress = !side_of(passage, opener);
+	if (!question.egress && is_refused_plain(passage)) {
+		answer(&passage->rule, VERDICT_DENY, REASON_PLAIN_TEXT);
+		return REASON_PLAIN_TEXT;
+	}
 	question.peer = passage->peer.identity;
 	question.peer_flags = passage->peer.flags;
 	/* What Envoy asks in its own name is let in by policies only, whichever end's packet is judged. */
@@ -31,8 +74,10 @@ VERIFIED_ONCE int ask(struct passage *passage, __u32 opener)
 		question.peer_flags &= ~IDENTITY_HOST;
 	question.point = policy_point(passage->key.protocol, passage->key.port[other(opener)]);
 	judge(&question, &passage->rule);
-	if (passage->rule.verdict == VERDICT_ALLOW)
+	if (passage->rule.verdict == VERDICT_ALLOW || (passage->rule.verdict == VERDICT_PROXY && goes_through_proxy(passage)))
 		return REASON_NONE;
+	if (passage->rule.verdict == VERDICT_PROXY && proxy_steering() & STEER_INBOUND && !is_proxy_ready())
+		return REASON_PROXY_DOWN;
 	/* A rule without reason is the agent's mistake: refused all the same. */
 	return passage->rule.reason ? passage->rule.reason : REASON_POLICY;
 }
@@ -45,6 +90,7 @@ static __always_inline void settle(struct flow *flow, struct passage *passage)
 
 	flow->rule[side] = passage->rule.id;
 	flow->reason = passage->rule.reason;
+	flow->proxy = passage->proxy;
 	flow->identity[pod] = passage->pod.identity;
 	flow->identity[peer] = passage->peer.identity;
 	flow->interface[pod] = passage->pod.interface;
@@ -211,7 +257,7 @@ static __always_inline void place_ends(struct flow *fresh, const struct passage 
 {
 	const struct packet *packet = &passage->packet;
 	/* As is_counted_here(). */
-	bool counted = passage->from_pod || !passage->peer.interface || is_upstream(passage->proxy);
+	bool counted = passage->from_pod || !passage->peer.interface || passes_once(passage->proxy);
 
 	if (passage->sender & 1) {
 		open_end(&fresh->end_1, packet, counted);

@@ -9,6 +9,7 @@
 #include "identity.h"
 #include "proxy.h"
 #include "related.h"
+#include "inbound.h"
 #include "tcp.h"
 
 /* To the next program on the hook, if there is one, else on its way: others may have a say as well. */
@@ -150,6 +151,10 @@ static __always_inline enum reason judge_packet(struct __sk_buff *skb, struct pa
 	if (packet->protocol != IPPROTO_TCP)
 		return datagram(passage);
 	passage->proxy = new_flow_proxy(skb, passage);
+	if (!passage->from_pod && passage->peer.flags & IDENTITY_HOST && !passage->proxy && is_inbound(skb, packet)) {
+		passage->proxy = PROXY_INBOUND_0 | pod_end(passage);
+		return REASON_NONE;
+	}
 	return tcp(passage);
 }
 
@@ -164,22 +169,38 @@ static __always_inline int refuse(const struct passage *passage, enum reason rea
 	return POD_DROP;
 }
 
+/* A packet that reaches the pod at Envoy's end, or at the one that Envoy stands in for. */
+static __always_inline int steer_to_pod(struct __sk_buff *skb, const struct passage *passage, bool is_envoys_end)
+{
+	struct weft_addr client = passage->packet.source;
+	struct party party;
+
+	if (is_envoys_end && is_upstream(passage->proxy))
+		return turn_to(skb, skb->ifindex);
+	if (is_envoys_end)
+		/* Of the node itself; any other has got past the routing to Envoy. */
+		return passage->peer.flags & IDENTITY_HOST ? turn_to(skb, LOOPBACK_INTERFACE) : refuse(passage, REASON_PROXY_DOWN);
+	if ((passage->proxy & ~1) != PROXY_CHAINED_0)
+		return POD_PASS;
+	identify(&client, &party);
+	return party.interface ? turn_to(skb, party.interface) : POD_DROP;
+}
+
 /* A packet of a flow that goes through Envoy, and that policy lets through. */
 VERIFIED_ONCE int steer(struct __sk_buff *skb, const struct passage *passage)
 {
-	bool is_downstream, is_envoys_end;
+	bool is_envoys_end;
 	enum reason reason;
 
 	if (!passage)
 		return POD_DROP;
 	if (passage->proxy == PROXY_OWN)
 		return POD_PASS;
-	is_downstream = passage->proxy == PROXY_DOWNSTREAM;
-	is_envoys_end = (passage->proxy & 1) == pod_end(passage);
+	is_envoys_end = passage->proxy != PROXY_DOWNSTREAM && (passage->proxy & 1) == pod_end(passage);
 	if (!passage->from_pod)
-		return is_downstream || !is_envoys_end ? POD_PASS : turn_back(skb);
-	/* The pod speaks in the place of Envoy, which speaks in its name. */
-	if (!is_downstream && is_envoys_end)
+		return steer_to_pod(skb, passage, is_envoys_end);
+	/* The pod speaks in the place of Envoy, which speaks in its name or for it. */
+	if (is_envoys_end || (passage->proxy & ~1) == PROXY_CHAINED_0)
 		return refuse(passage, REASON_SPOOFED);
 	reason = to_proxy(skb, passage);
 	return reason ? refuse(passage, reason) : POD_PASS;
@@ -204,7 +225,7 @@ static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
 	struct flow *flow = NULL;
 
 	if (from_pod && skb->mark == MARK_TO_PROXY)
-		return come_back(skb);
+		return come_back(skb, &passage.packet, INBOUND_PORT);
 	if (reason)
 		return refuse(&passage, reason);
 	if (passage.packet.kind == PACKET_LINK)

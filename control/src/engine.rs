@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod tests;
+mod tunnels;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -13,10 +14,12 @@ use weft_proto::resource::ResourceType;
 use crate::ads::{Batch, Store};
 use crate::ca::Residents;
 use crate::feedback::{Board, Change};
+use crate::inbound::Inbound;
 use crate::model::Model;
 use crate::object::{ObjectName, ObjectRef};
 use crate::source::{Event, Events};
 use crate::translate::{self, ServiceResources};
+use tunnels::Tunnels;
 
 /// Groups of events taken together at most, so that a storm does not put off what came before it.
 const MAX_BATCH: usize = 10_000;
@@ -28,6 +31,8 @@ enum Reporter {
     Origin(String),
     /// The translation of a service.
     Service(ObjectName),
+    /// A PeerAuthentication.
+    PeerAuthentication(ObjectName),
 }
 
 /// What the cluster's objects do not say.
@@ -37,6 +42,8 @@ pub struct Settings {
     pub trust_domain: String,
     /// Istio's root namespace: its policies are for the whole mesh.
     pub root_namespace: String,
+    /// Nodes get the certificates that mTLS takes, of one CA.
+    pub tunnels: bool,
 }
 
 impl Default for Settings {
@@ -44,6 +51,7 @@ impl Default for Settings {
         Self {
             trust_domain: "cluster.local".to_owned(),
             root_namespace: "istio-system".to_owned(),
+            tunnels: false,
         }
     }
 }
@@ -60,10 +68,14 @@ pub struct Engine {
     /// Whose certificates each node may have.
     residents: Arc<Residents>,
     settings: Settings,
+    /// Where Envoys stand in for pods.
+    inbound: Inbound,
     /// Names of what was published for each policy.
     access: HashMap<ObjectRef, BTreeSet<String>>,
     /// Names of what was published for each service.
     services: HashMap<ObjectName, BTreeSet<(ResourceType, String)>>,
+    /// Where pods were when they were published last, and the tunnels of each node.
+    tunnels: Tunnels,
     problems: HashMap<Reporter, Vec<Problem>>,
     /// How many reporters say the same.
     said: HashMap<String, usize>,
@@ -83,8 +95,10 @@ impl Engine {
             clusters: HashSet::new(),
             residents: Arc::default(),
             settings,
+            inbound: Inbound::default(),
             access: HashMap::new(),
             services: HashMap::new(),
+            tunnels: Tunnels::default(),
             problems: HashMap::new(),
             said: HashMap::new(),
             board: None,
@@ -118,7 +132,10 @@ impl Engine {
     }
 
     fn publish_batch(&mut self, mut batch: Batch) {
-        let envoys = batch.for_envoys(&mut self.clusters);
+        let mut envoys = batch.for_envoys(&mut self.clusters);
+        self.tunnels
+            .publish(&self.model, &self.settings, &mut envoys);
+        envoys.extend(self.inbound.take(&batch));
         self.envoys.publish(envoys);
         self.store.publish(batch);
     }
@@ -180,7 +197,15 @@ impl Engine {
     }
 
     fn translate(&mut self, batch: &mut Batch) {
-        let dirty = self.model.take_dirty();
+        let mut dirty = self.model.take_dirty();
+        for name in std::mem::take(&mut dirty.mtls) {
+            let is_of_mesh = *name.namespace == *self.settings.root_namespace;
+            let namespace = Some(&*name.namespace).filter(|_| !is_of_mesh);
+            let pods = self.model.pods().names(namespace).cloned();
+            dirty.pods.extend(pods);
+            let problems = translate::mtls_problems(&self.model, &name, &self.settings);
+            self.report(Reporter::PeerAuthentication(name), problems, batch);
+        }
         for name in dirty.services {
             let resources = translate::service(&self.model, &name);
             self.publish_service(name, resources, batch);
@@ -194,7 +219,8 @@ impl Engine {
             self.publish_access(reference, batch);
         }
         for name in &dirty.pods {
-            let workload = translate::pod(&self.model, name, &self.settings.trust_domain);
+            self.tunnels.touch(name, self.model.pod(name));
+            let workload = translate::pod(&self.model, name, &self.settings);
             let place = workload.as_ref();
             let place = place.map(|w| (w.node.as_str(), w.service_account.as_str()));
             self.residents.set(name, place);

@@ -11,6 +11,7 @@ pub mod ca;
 mod engine;
 mod feedback;
 mod http;
+mod inbound;
 pub mod model;
 pub mod object;
 mod plane;

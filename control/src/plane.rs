@@ -56,6 +56,8 @@ pub struct Config {
     pub trust_domain: String,
     /// Istio's root namespace, "istio-system" by custom: AuthorizationPolicies in it are for the whole mesh.
     pub root_namespace: String,
+    /// All nodes of the mesh have certificates of the CA that this control plane is given: they can open mTLS tunnels to each other.
+    pub tunnels: bool,
 }
 
 /// Why a control plane cannot start or go on.
@@ -107,6 +109,7 @@ impl ControlPlane {
         let settings = Settings {
             trust_domain: config.trust_domain,
             root_namespace: config.root_namespace,
+            tunnels: config.tunnels,
         };
         match config.source {
             SourceConfig::Folder(path) => {

@@ -14,7 +14,7 @@ use crate::engine::Closer;
 use crate::flow::EventSource;
 use crate::interfaces::PodPrograms;
 use crate::limits::Tender;
-use crate::proxy::ProxyState;
+use crate::proxy::{ProxyState, UplinkPrograms};
 use crate::tables::policy::PolicyTables;
 use crate::tables::{BackendId, Table, Tables};
 
@@ -81,6 +81,12 @@ pub trait Datapath: Send {
     /// # Errors
     /// When they are missing or interfaces cannot be reached.
     fn pod_programs(&mut self) -> Result<Box<dyn PodPrograms>, BpfError>;
+
+    /// The programs for uplinks, likewise.
+    ///
+    /// # Errors
+    /// As [`Datapath::pod_programs`].
+    fn uplink_programs(&mut self) -> Result<UplinkPrograms, BpfError>;
 
     /// What takes ejected backends back.
     ///
@@ -171,6 +177,10 @@ impl Datapath for KernelDatapath {
 
     fn pod_programs(&mut self) -> Result<Box<dyn PodPrograms>, BpfError> {
         self.loaded.pod_programs(PodHook::of_this_kernel())
+    }
+
+    fn uplink_programs(&mut self) -> Result<UplinkPrograms, BpfError> {
+        self.loaded.uplink_programs(PodHook::of_this_kernel())
     }
 
     fn tender(&mut self) -> Result<Box<dyn Tender>, BpfError> {

@@ -18,6 +18,7 @@ pub mod identity;
 pub mod interfaces;
 pub mod limits;
 pub mod metrics;
+pub mod mtls;
 mod netlink;
 mod netns;
 pub mod otlp;

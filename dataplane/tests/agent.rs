@@ -23,7 +23,7 @@ use weft_dataplane::engine::Closer;
 use weft_dataplane::flow::memory::MemoryKernel;
 use weft_dataplane::interfaces::{InterfaceIndex, PodPrograms};
 use weft_dataplane::limits::Tender;
-use weft_dataplane::proxy::ProxyState;
+use weft_dataplane::proxy::{ProxyState, UplinkPrograms};
 use weft_dataplane::tables::memory::{self, MemoryTable};
 use weft_dataplane::tables::policy::PolicyTables;
 use weft_dataplane::tables::{
@@ -168,6 +168,13 @@ impl Datapath for Kernel {
 
     fn proxy_switch(&mut self) -> Result<Box<dyn Table<u32, ProxyState>>, BpfError> {
         Ok(Box::new(memory::MemoryTable::new("proxy_state", 1)))
+    }
+
+    fn uplink_programs(&mut self) -> Result<UplinkPrograms, BpfError> {
+        Ok(UplinkPrograms {
+            uplinks: Box::new(NoInterfaces),
+            own: Box::new(NoInterfaces),
+        })
     }
 
     fn tender(&mut self) -> Result<Box<dyn Tender>, BpfError> {

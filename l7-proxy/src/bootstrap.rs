@@ -9,6 +9,8 @@ pub const CAPTURE_PORT: u16 = 15_001;
 
 /// As in bpf/include/abi/proxy.h.
 const MARK_BY_PROXY: u32 = 0x5eed_0001;
+const MARK_EMERGED: u32 = 0x5eed_0004;
+const MARK_ADMITTED: u32 = 0x5eed_0002;
 
 /// Past this Envoy takes no more requests; before that it gives memory back.
 const MAX_HEAP_BYTES: u64 = 1 << 30;
@@ -49,9 +51,14 @@ impl Bootstrap<'_> {
             },
             "static_resources": {
                 "listeners": listeners,
-                "clusters": [self.control_cluster(), refused_cluster()],
+                "clusters": [
+                    self.control_cluster(),
+                    refused_cluster(),
+                    inbound_cluster(),
+                    emerged_cluster(),
+                ],
             },
-            "cluster_manager": {"upstream_bind_config": {"socket_options": [own_mark()]}},
+            "cluster_manager": {"upstream_bind_config": {"socket_options": [mark(MARK_BY_PROXY)]}},
             "overload_manager": overload_manager(),
             "stats_config": {"stats_matcher": {"exclusion_list": {"patterns": [
                 // By the thousand, one for each route and endpoint, and nobody reads them.
@@ -111,16 +118,37 @@ fn capture(name: &str, address: &str) -> Value {
     })
 }
 
-/// On all that Envoy opens, in the name of a client or in its own.
-fn own_mark() -> Value {
+/// On what Envoy opens, in the name of a client or in its own.
+fn mark(mark: u32) -> Value {
     const SOL_SOCKET: u8 = 1;
     const SO_MARK: u8 = 36;
     json!({
         "description": "what Envoy opens",
         "level": SOL_SOCKET,
         "name": SO_MARK,
-        "int_value": MARK_BY_PROXY,
+        "int_value": mark,
         "state": "STATE_PREBIND",
+    })
+}
+
+/// Where the client of a connection to a local pod wanted to go: what policies have let through, and the kernel knows by this mark.
+fn inbound_cluster() -> Value {
+    json!({
+        "name": "weft.inbound",
+        "type": "ORIGINAL_DST",
+        "lb_policy": "CLUSTER_PROVIDED",
+        "connect_timeout": "5s",
+        "upstream_bind_config": {"socket_options": [mark(MARK_ADMITTED)]},
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                "common_http_protocol_options": {"idle_timeout": "60s"},
+                "use_downstream_protocol_config": {
+                    "http_protocol_options": {},
+                    "http2_protocol_options": {},
+                },
+            },
+        },
     })
 }
 
@@ -129,6 +157,18 @@ fn refused_cluster() -> Value {
         "name": "weft.refused",
         "type": "STATIC",
         "load_assignment": {"cluster_name": "weft.refused"},
+    })
+}
+
+/// Whatever a tunnel's CONNECT request names. The kernel lets Envoy reach pods of this node there, and nobody else.
+fn emerged_cluster() -> Value {
+    json!({
+        "name": "weft.emerged",
+        "type": "ORIGINAL_DST",
+        "lb_policy": "CLUSTER_PROVIDED",
+        "connect_timeout": "5s",
+        "original_dst_lb_config": {"use_http_header": true, "http_header_name": ":authority"},
+        "upstream_bind_config": {"socket_options": [mark(MARK_EMERGED)]},
     })
 }
 

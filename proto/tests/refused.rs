@@ -209,11 +209,20 @@ fn workloads() {
         spiffe_id: String::new(),
         host_network: false,
         unaccelerated: false,
+        mtls: Default::default(),
         ports: Vec::new(),
     });
     pb.addresses.push(vec![1, 2, 3]);
     assert_eq!(decode_workload(&pb).unwrap_err().field, "addresses[1]");
     pb.addresses.pop();
+    pb.port_mtls.insert(0, 0);
+    assert_eq!(decode_workload(&pb).unwrap_err().field, "port_mtls[0]");
+    pb.port_mtls = [(80, 9)].into();
+    assert_eq!(decode_workload(&pb).unwrap_err().field, "port_mtls[80]");
+    pb.port_mtls.clear();
+    pb.mtls = 9;
+    assert_eq!(decode_workload(&pb).unwrap_err().field, "mtls");
+    pb.mtls = 0;
     pb.kind = 77;
     assert_eq!(decode_workload(&pb).unwrap_err().field, "kind");
     pb.name.clear();

@@ -14,8 +14,8 @@ use weft_proto::convert::{decode, encode};
 use weft_proto::model::policy::IpProtocol;
 use weft_proto::model::{
     Cluster, ClusterEndpoints, Endpoint, EndpointSource, Health, Layer, LbPolicy, Listener,
-    Locality, LocalityMode, NamedPort, Outlier, Problem, Protocol, Resource, ServiceRef, Severity,
-    Workload, WorkloadKind,
+    Locality, LocalityMode, Mtls, MtlsMode, NamedPort, Outlier, Problem, Protocol, Resource,
+    ServiceRef, Severity, Workload, WorkloadKind,
 };
 
 fn name() -> impl Strategy<Value = String> {
@@ -205,6 +205,23 @@ fn named_port() -> impl Strategy<Value = NamedPort> {
     })
 }
 
+fn mtls() -> impl Strategy<Value = Mtls> {
+    let mode = || {
+        prop_oneof![
+            Just(MtlsMode::Permissive),
+            Just(MtlsMode::Strict),
+            Just(MtlsMode::Disable)
+        ]
+    };
+    (mode(), btree_map(1u16.., mode(), 0..3), any::<bool>()).prop_map(|(mode, ports, tunnel)| {
+        Mtls {
+            mode,
+            ports,
+            tunnel,
+        }
+    })
+}
+
 fn workload() -> impl Strategy<Value = Workload> {
     let texts = [".*", "[a-z]*", "[a-z]*", "[a-z]*", ".*"];
     let labels = btree_map(".{0,8}", ".{0,8}", 0..5);
@@ -216,9 +233,10 @@ fn workload() -> impl Strategy<Value = Workload> {
         labels,
         any::<bool>(),
         vec(named_port(), 0..3),
+        mtls(),
     )
         .prop_map(
-            |(name, pod, addresses, texts, labels, host_network, ports)| {
+            |(name, pod, addresses, texts, labels, host_network, ports, mtls)| {
                 let [node, zone, namespace, service_account, spiffe_id] = texts;
                 Workload {
                     name,
@@ -237,6 +255,7 @@ fn workload() -> impl Strategy<Value = Workload> {
                     host_network,
                     ports,
                     unaccelerated: host_network,
+                    mtls,
                 }
             },
         )

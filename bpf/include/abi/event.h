@@ -27,6 +27,7 @@ enum reason {
 	REASON_UNSUPPORTED = 25,     /* more extension headers or VLAN tags than are looked at, or neither IP nor ARP */
 	REASON_MISDELIVERED = 26,    /* destination address of somebody else */
 	REASON_NO_ROOM = 27,         /* IDENTITY_REFUSED: who the peer is found no room in a map */
+	REASON_PLAIN_TEXT = 28,      /* plain text from another node, where mTLS is required */
 	/* ended */
 	REASON_FIN = 32,
 	REASON_RST = 33,

@@ -54,12 +54,17 @@ struct policy_set {
 };
 _Static_assert(sizeof(struct policy_set) == 12, "ABI");
 
+enum workload_flags {
+	WORKLOAD_LAYER7 = 1, /* some rules of `ingress` may say VERDICT_PROXY */
+};
+
 /* Value of `local_workloads`, by interface index. No entry: nothing passes, REASON_NOT_READY. */
 struct local_workload {
 	struct policy_set egress;  /* judges what the workload opens */
 	struct policy_set ingress; /* judges what is opened to it */
+	__u32 flags;               /* enum workload_flags */
 };
-_Static_assert(sizeof(struct local_workload) == 24, "ABI");
+_Static_assert(sizeof(struct local_workload) == 28, "ABI");
 
 struct peer_key {
 	__u32 set;
@@ -88,6 +93,7 @@ enum protocol_class {
 enum verdict {
 	VERDICT_ALLOW = 1,
 	VERDICT_DENY = 2,
+	VERDICT_PROXY = 3, /* ingress: the node's Envoy decides, request by request. Refused to whoever comes past it */
 };
 
 #define MAX_RULES_OF_A_PEER 65536 /* 16 steps of a binary search, and one */

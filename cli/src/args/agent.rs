@@ -36,8 +36,8 @@ pub(crate) struct AgentArgs {
     #[command(flatten)]
     pub(crate) run_dir: RunDir,
 
-    /// Interface that leads to other nodes, repeatable [default: the default route's]. No program attaches there in
-    /// this version
+    /// Interface on which other nodes' packets come in, repeatable [default: the default route's]. With an Envoy, programs
+    /// there hand over what policies leave to it; with an overlay network it is the overlay's
     #[arg(long, env = "WEFT_UPLINK", value_name = "IFACE", value_delimiter = ',')]
     pub(crate) uplink: Vec<String>,
 

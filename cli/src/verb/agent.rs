@@ -38,6 +38,7 @@ pub(super) async fn start(
         config.proxy = Some(ProxyConfig {
             ready: supervisor.ready(),
             control: supervisor.control(),
+            uplinks: args.uplink.clone(),
         });
     }
     tracing::info!(

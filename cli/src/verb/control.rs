@@ -30,7 +30,8 @@ pub(crate) async fn run(args: &ControlArgs) -> Result<()> {
     };
     let ca = args.ca.config(args.source.trust_domain.clone(), None);
     let authority = authority(args, ca)?;
-    let plane = start(&args.source, authority, drain.clone()).await?;
+    let tunnels = authority.is_some();
+    let plane = start(&args.source, authority, tunnels, drain.clone()).await?;
     tracing::info!("control plane serves ADS on {}", args.listen);
     publish_bundle(&plane, &args.security, &drain)?;
     let serve = serve(plane.clone(), ads, &args.security)?;
@@ -91,13 +92,14 @@ pub(super) fn publish_bundle(
     Ok(())
 }
 
-/// Starts a control plane on the folder or API server that was asked for.
+/// Starts a control plane on the folder or API server that was asked for. `tunnels`: its CA is that of all nodes.
 ///
 /// # Errors
 /// When the folder cannot be read, or what leads to the API server cannot be used.
 pub(super) async fn start(
     args: &SourceArgs,
     authority: Option<Arc<Authority>>,
+    tunnels: bool,
     drain: CancellationToken,
 ) -> Result<ControlPlane> {
     let source = match args.place()? {
@@ -111,6 +113,7 @@ pub(super) async fn start(
         source,
         trust_domain: args.trust_domain.to_string(),
         root_namespace: args.root_namespace.clone(),
+        tunnels,
     };
     let plane = ControlPlane::start(config, drain)?;
     Ok(match authority {

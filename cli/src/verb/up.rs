@@ -36,7 +36,9 @@ pub(crate) async fn run(args: &UpArgs) -> Result<()> {
     let own = args.agent.run_dir.path.join("ca");
     let ca = args.ca.config(domain.clone(), Some(own));
     let authority = Authority::open(ca)?;
-    let plane = control::start(&args.source, Some(authority), drain.clone()).await?;
+    // With a CA that no other node knows, nobody could be reached through a tunnel.
+    let shared = args.ca.ca_dir.is_some() || args.listen.is_some();
+    let plane = control::start(&args.source, Some(authority), shared, drain.clone()).await?;
     let (pipe, connections) = pipe();
     let mut tasks = Tasks::new(drain.clone());
     let node = Arc::from(args.agent.node.as_str());

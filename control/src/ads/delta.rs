@@ -131,6 +131,7 @@ impl Session for DeltaSession {
             )
         } else {
             let subscription = Subscription::new(
+                node,
                 &request.resource_names_subscribe,
                 request.initial_resource_versions,
                 table,

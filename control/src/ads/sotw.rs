@@ -27,8 +27,9 @@ pub(super) struct SotwSession {
 }
 
 /// What the client wants of one type, and what it was sent last.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Watch {
+    node: Arc<str>,
     /// `None`: everything.
     names: Option<BTreeSet<Arc<str>>>,
     /// Nonce of the last response; empty before the first.
@@ -50,10 +51,10 @@ impl Watch {
     fn state(&self, table: &Table) -> Vec<(Arc<str>, Entry)> {
         let owned = |(name, entry): (&Arc<str>, &Entry)| (Arc::clone(name), entry.clone());
         let mut state: Vec<_> = match &self.names {
-            None => table.for_all().map(owned).collect(),
+            None => table.iter_for(&self.node).map(owned).collect(),
             Some(names) => names
                 .iter()
-                .filter_map(|n| table.get(n))
+                .filter_map(|n| table.get_for(&self.node, n))
                 .map(owned)
                 .collect(),
         };
@@ -99,6 +100,7 @@ impl SotwSession {
 
     fn first_request(
         &mut self,
+        node: Arc<str>,
         resource_type: ResourceType,
         request: DiscoveryRequest,
         names: Option<BTreeSet<Arc<str>>>,
@@ -107,12 +109,14 @@ impl SotwSession {
         self.watches.insert(
             resource_type,
             Watch {
+                node,
                 // Who names nothing at first wants everything.
                 names: names.filter(|n| !n.is_empty()),
                 version: request.version_info,
                 seen: snapshot.time(),
                 dirty: true,
-                ..Watch::default()
+                nonce: String::new(),
+                sent: HashMap::new(),
             },
         );
     }
@@ -147,7 +151,7 @@ impl Session for SotwSession {
         };
         let names = wanted_names(&request)?;
         let Some(watch) = self.watches.get_mut(&resource_type) else {
-            self.first_request(resource_type, request, names, snapshot);
+            self.first_request(node, resource_type, request, names, snapshot);
             return Ok(());
         };
         if request.response_nonce != watch.nonce {

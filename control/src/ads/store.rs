@@ -52,6 +52,8 @@ pub struct Entry {
     pub any: Arc<Any>,
     /// Whether only those get it who ask for its name.
     pub by_name: bool,
+    /// The only node that it is for; `None`: whoever asks.
+    node: Option<Arc<str>>,
     /// When it last changed, on the store's own clock.
     changed: u64,
 }
@@ -67,14 +69,33 @@ pub struct Table {
     floor: u64,
 }
 
+impl Entry {
+    /// Whether a stream of this node may see it. `node` is the name of a node, or of a part of one: `n1/envoy`.
+    fn is_for(&self, node: &str) -> bool {
+        let name = node.split_once('/').map_or(node, |(name, _)| name);
+        self.node.as_deref().is_none_or(|own| own == name)
+    }
+}
+
 impl Table {
+    /// The resource of this name, if it is for this node.
+    #[must_use]
+    pub fn get_for(&self, node: &str, name: &str) -> Option<(&Arc<str>, &Entry)> {
+        self.get(name).filter(|(_, entry)| entry.is_for(node))
+    }
+
+    /// What this node gets if it asks for everything, in no order.
+    pub fn iter_for(&self, node: &str) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
+        self.for_all().filter(move |(_, e)| e.is_for(node))
+    }
+
     /// The resource of this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<(&Arc<str>, &Entry)> {
         self.entries.get_key_value(name)
     }
 
-    /// What who asks for everything gets, in no order.
+    /// What is sent without being asked for by name, in no order.
     pub fn for_all(&self) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
         self.entries.iter().filter(|(_, entry)| !entry.by_name)
     }
@@ -179,6 +200,20 @@ impl Batch {
 }
 
 impl Batch {
+    /// Adds all of `other`'s changes.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// The changes of one type, by name; `None`: removed.
+    pub(crate) fn of(
+        &self,
+        wanted: ResourceType,
+    ) -> impl Iterator<Item = (&str, Option<&Resource>)> {
+        let changes = self.0.iter().filter(move |((of, _), _)| *of == wanted);
+        changes.map(|((_, name), resource)| (name.as_str(), resource.as_ref()))
+    }
+
     /// What Envoys take of these changes: service ports of layer 7, their routes, and `clusters`, which holds the names of those that
     /// requests are sent to. Routes are for nobody else.
     pub(crate) fn for_envoys(&mut self, clusters: &mut HashSet<String>) -> Self {
@@ -323,6 +358,7 @@ impl Store {
                         version,
                         any: Arc::new(convert::encode(&r)),
                         by_name: r.is_by_name(),
+                        node: r.node().map(Arc::from),
                         changed: 0,
                     }),
                 })

@@ -27,8 +27,10 @@ pub(super) struct Chunk {
 }
 
 /// State of one type on one stream.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Subscription {
+    /// Whose stream it is.
+    node: Arc<str>,
     wildcard: bool,
     names: HashSet<Arc<str>>,
     held: HashMap<Arc<str>, Held>,
@@ -43,6 +45,7 @@ pub(super) struct Subscription {
 impl Subscription {
     /// From the first request of the type: what to send is all that it asks for and does not have in this version.
     pub(super) fn new(
+        node: Arc<str>,
         subscribe: &[String],
         initial_versions: HashMap<String, String>,
         table: &Table,
@@ -53,11 +56,15 @@ impl Subscription {
             wildcard: subscribe.is_empty(),
             seen: now,
             owes_answer: true,
-            ..Self::default()
+            node,
+            names: HashSet::new(),
+            held: HashMap::new(),
+            upserts: BTreeSet::new(),
+            removals: BTreeSet::new(),
         };
         check_count(initial_versions.len())?;
         for (name, version) in initial_versions {
-            let (name, version) = match table.get(&name) {
+            let (name, version) = match table.get_for(&new.node, &name) {
                 Some((name, entry)) => (
                     Arc::clone(name),
                     (entry.version.to_string() == version).then_some(entry.version),
@@ -127,7 +134,7 @@ impl Subscription {
         self.held.remove(&name);
         if self.wildcard {
             // The wildcard still covers it: the protocol asks to say so, with the resource or with its removal.
-            if table.get(&name).is_none() {
+            if table.get_for(&self.node, &name).is_none() {
                 self.held.insert(Arc::clone(&name), Held::Version(None));
             }
             self.consider(name, table);
@@ -164,7 +171,8 @@ impl Subscription {
     fn compare(&mut self, table: &Table) {
         let mut all: Vec<Arc<str>> = self.held.keys().cloned().collect();
         if self.wildcard {
-            all.extend(table.for_all().map(|(name, _)| Arc::clone(name)));
+            let there = table.iter_for(&self.node);
+            all.extend(there.map(|(name, _)| Arc::clone(name)));
         }
         all.extend(self.names.iter().cloned());
         for name in all {
@@ -174,7 +182,7 @@ impl Subscription {
 
     fn consider(&mut self, name: Arc<str>, table: &Table) {
         let held = self.held.get(&name).copied();
-        match table.get(&name) {
+        match table.get_for(&self.node, &name) {
             Some((name, entry)) => {
                 self.removals.remove(name);
                 if self.wants(name, table) && held != Some(Held::Version(Some(entry.version))) {
@@ -215,7 +223,7 @@ impl Subscription {
         let mut chunk = Chunk::default();
         let mut bytes = 0;
         while let Some(name) = self.upserts.first().cloned() {
-            let Some((name, entry)) = table.get(&name) else {
+            let Some((name, entry)) = table.get_for(&self.node, &name) else {
                 // It went since it was noted.
                 self.consider(name, table);
                 continue;

@@ -19,6 +19,8 @@ pub struct Dirty {
     pub nodes: BTreeSet<Arc<str>>,
     /// NetworkPolicies and the like of which the resources may differ; also those that are gone.
     pub access: BTreeSet<ObjectRef>,
+    /// PeerAuthentications that have changed or are gone: the workloads that they select may differ.
+    pub mtls: BTreeSet<ObjectName>,
     /// Nodes that moved to another zone.
     pub(super) zones: HashSet<Arc<str>>,
 }
@@ -32,6 +34,7 @@ impl Dirty {
             && self.pods.is_empty()
             && self.nodes.is_empty()
             && self.access.is_empty()
+            && self.mtls.is_empty()
             && self.zones.is_empty()
     }
 }

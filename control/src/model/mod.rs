@@ -4,6 +4,7 @@ mod access;
 mod claims;
 mod dirty;
 mod labels;
+mod mtls;
 mod namespaces;
 mod pods;
 mod routes;
@@ -20,12 +21,14 @@ pub use pods::Pods;
 use self::access::Access;
 use self::claims::Claims;
 use self::labels::LabelIndex;
+use self::mtls::PeerAuthentications;
 use self::namespaces::Namespaces;
 use self::routes::Routes;
 use self::slices::Slices;
 use crate::object::{
     EndpointSlice, Kind, Node, Object, ObjectName, ObjectRef, Pod, Service, Spec, TrafficPolicy,
 };
+use crate::translate::TUNNEL;
 
 /// An object with what is said about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +55,7 @@ pub struct Model {
     claims: Claims,
     namespaces: Namespaces,
     access: Access,
+    peer_authentications: PeerAuthentications,
     selectors: LabelIndex,
     dirty: Dirty,
 }
@@ -101,6 +105,14 @@ impl Model {
             Spec::Access(policy) => {
                 self.apply_access(ObjectRef { kind, name }, Some(policy));
             }
+            Spec::PeerAuthentication(spec) => self.apply_peer_authentication(
+                &name,
+                Some(Entry {
+                    origin,
+                    created,
+                    spec,
+                }),
+            ),
         }
     }
 
@@ -115,6 +127,7 @@ impl Model {
             Kind::Service => self.apply_service(name, None),
             Kind::TrafficPolicy => self.apply_policy(name, None),
             Kind::HTTPRoute | Kind::GRPCRoute => self.apply_route(reference, None),
+            Kind::PeerAuthentication => self.apply_peer_authentication(name, None),
             Kind::NetworkPolicy | Kind::ClusterNetworkPolicy | Kind::AuthorizationPolicy => {
                 self.apply_access(reference.clone(), None);
             }
@@ -199,6 +212,11 @@ impl Model {
             return;
         }
         let zone = |n: &Option<Arc<Node>>| n.as_ref().map(|n| n.zone.clone()).unwrap_or_default();
+        let tunnel = |n: &Option<Arc<Node>>| n.as_ref()?.labels.get(TUNNEL).cloned();
+        if tunnel(&old) != tunnel(&node) {
+            let pods = self.pods.on_node(&name).map(|(pod, _)| pod.clone());
+            self.dirty.pods.extend(pods);
+        }
         if zone(&old) != zone(&node) {
             self.dirty.zones.insert(Arc::clone(&name));
         }

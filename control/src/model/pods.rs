@@ -33,7 +33,14 @@ impl Pods {
         self.get(name).map(AsRef::as_ref)
     }
 
-    pub(super) fn on_node(&self, node: &str) -> impl Iterator<Item = (&ObjectName, &Pod)> {
+    /// Those of a namespace; `None`: all.
+    pub(crate) fn names(&self, namespace: Option<&str>) -> impl Iterator<Item = &ObjectName> {
+        let names = self.by_name.keys();
+        names.filter(move |name| namespace.is_none_or(|n| *name.namespace == *n))
+    }
+
+    /// Those of a node.
+    pub(crate) fn on_node(&self, node: &str) -> impl Iterator<Item = (&ObjectName, &Pod)> {
         let names = self.by_node.get(node);
         names
             .into_iter()

@@ -5,6 +5,7 @@ mod endpoint_slice;
 mod name;
 mod namespace;
 mod node;
+mod peer_authentication;
 mod pod;
 mod route;
 mod service;
@@ -22,6 +23,7 @@ pub use endpoint_slice::{EndpointSlice, SliceEndpoint};
 pub use name::{Kind, ObjectName, ObjectRef};
 pub use namespace::Namespace;
 pub use node::Node;
+pub use peer_authentication::PeerAuthentication;
 pub use pod::Pod;
 pub use route::{
     BackendRef, PathRewrite, Route, RouteBackend, RouteParent, RouteRule, RuleAction, RuleForward,
@@ -65,6 +67,8 @@ pub enum Spec {
     GrpcRoute(Arc<Route>),
     /// Who may talk to whom.
     Access(Arc<AccessPolicy>),
+    /// How connections from other nodes have to come.
+    PeerAuthentication(Arc<PeerAuthentication>),
 }
 
 impl Object {
@@ -82,6 +86,7 @@ impl Object {
                 Spec::HttpRoute(_) => Kind::HTTPRoute,
                 Spec::GrpcRoute(_) => Kind::GRPCRoute,
                 Spec::Access(policy) => policy.kind(),
+                Spec::PeerAuthentication(_) => Kind::PeerAuthentication,
             },
             name: self.name.clone(),
         }

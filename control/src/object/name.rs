@@ -28,11 +28,13 @@ pub enum Kind {
     ClusterNetworkPolicy,
     /// `security.istio.io/v1` AuthorizationPolicy
     AuthorizationPolicy,
+    /// `security.istio.io/v1` PeerAuthentication
+    PeerAuthentication,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Namespace,
         Self::Node,
         Self::Pod,
@@ -44,6 +46,7 @@ impl Kind {
         Self::NetworkPolicy,
         Self::ClusterNetworkPolicy,
         Self::AuthorizationPolicy,
+        Self::PeerAuthentication,
     ];
 
     /// As in a manifest's `kind`.
@@ -61,6 +64,7 @@ impl Kind {
             Self::NetworkPolicy => "NetworkPolicy",
             Self::ClusterNetworkPolicy => "ClusterNetworkPolicy",
             Self::AuthorizationPolicy => "AuthorizationPolicy",
+            Self::PeerAuthentication => "PeerAuthentication",
         }
     }
 
@@ -78,16 +82,21 @@ impl Kind {
             Self::GRPCRoute => &["gateway.networking.k8s.io/v1"],
             Self::NetworkPolicy => &["networking.k8s.io/v1"],
             Self::ClusterNetworkPolicy => &["policy.networking.k8s.io/v1alpha2"],
-            Self::AuthorizationPolicy => &["security.istio.io/v1", "security.istio.io/v1beta1"],
+            Self::AuthorizationPolicy | Self::PeerAuthentication => {
+                &["security.istio.io/v1", "security.istio.io/v1beta1"]
+            }
         }
     }
 
-    /// Whether its objects say who may talk to whom.
+    /// Whether its objects say who may talk to whom, and how.
     #[must_use]
     pub const fn is_access(self) -> bool {
         matches!(
             self,
-            Self::NetworkPolicy | Self::ClusterNetworkPolicy | Self::AuthorizationPolicy
+            Self::NetworkPolicy
+                | Self::ClusterNetworkPolicy
+                | Self::AuthorizationPolicy
+                | Self::PeerAuthentication
         )
     }
 

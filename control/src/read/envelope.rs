@@ -110,7 +110,8 @@ impl<'a> Envelope<'a> {
             | Kind::GRPCRoute
             | Kind::NetworkPolicy
             | Kind::ClusterNetworkPolicy
-            | Kind::AuthorizationPolicy => check_subdomain(self.name),
+            | Kind::AuthorizationPolicy
+            | Kind::PeerAuthentication => check_subdomain(self.name),
         }
         .map_err(|m| fail("metadata.name", m))?;
         if !kind.is_namespaced() {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use weft_proto::model::Protocol;
 use weft_proto::model::policy::IpProtocol;
 
@@ -113,6 +113,12 @@ pub(super) fn label<'a>(metadata: &'a ObjectMeta, name: &str) -> &'a str {
         .as_ref()
         .and_then(|l| l.get(name))
         .map_or("", String::as_str)
+}
+
+/// A time of RFC 3339 in Unix seconds.
+pub(super) fn time(text: &str) -> Option<i64> {
+    let time: Time = serde_json::from_value(text.into()).ok()?;
+    Some(time.0.as_second())
 }
 
 /// `metadata.creationTimestamp` in Unix seconds.

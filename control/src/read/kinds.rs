@@ -20,10 +20,9 @@ pub(super) enum Meaning {
 }
 
 /// Kinds that say who may talk to whom or where requests go. To pass over one in silence would be dangerous.
-const NOT_ENFORCED: [(&str, &str); 3] = [
+const NOT_ENFORCED: [(&str, &str); 2] = [
     ("policy.networking.k8s.io", "AdminNetworkPolicy"),
     ("policy.networking.k8s.io", "BaselineAdminNetworkPolicy"),
-    ("security.istio.io", "PeerAuthentication"),
 ];
 
 pub(super) fn meaning(envelope: &Envelope) -> Meaning {

@@ -214,6 +214,12 @@ fn read_spec(reference: &ObjectRef, value: Value, findings: &mut Findings) -> Op
             let created = fields::created(&m.metadata);
             (created, Spec::GrpcRoute(Arc::new(route)))
         }
+        Kind::PeerAuthentication => {
+            let object = access::peer_authentication::read(&value, findings);
+            let created = value.pointer("/metadata/creationTimestamp");
+            let created = created.and_then(Value::as_str).and_then(fields::time);
+            (created, Spec::PeerAuthentication(Arc::new(object)))
+        }
         Kind::NetworkPolicy | Kind::ClusterNetworkPolicy | Kind::AuthorizationPolicy => {
             let policy = access::read(reference, &value, findings)?;
             (None, Spec::Access(Arc::new(policy)))

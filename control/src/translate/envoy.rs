@@ -62,9 +62,13 @@ fn one(resource: Resource, family: char) -> Option<Resource> {
         }
         Resource::ApiListener(_)
         | Resource::ClientRoutes(_)
+        | Resource::Inbound(_)
+        | Resource::Guard(_)
         | Resource::Policy(_)
         | Resource::Workload(_)
-        | Resource::Problem(_) => return None,
+        | Resource::Problem(_)
+        | Resource::TunnelCluster(_)
+        | Resource::TunnelListener(_) => return None,
     })
 }
 

@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p weft-control golden` writes them anew.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,9 +13,11 @@ use weft_proto::convert;
 use weft_proto::envoy::envoy::config::route::v3::{
     RouteConfiguration, route::Action, route_action::ClusterSpecifier,
 };
+use weft_proto::envoy::envoy::extensions::filters::http::rbac::v3::RbacPerRoute;
 use weft_proto::model::policy::Tier;
 use weft_proto::model::{
-    Cluster, ClusterEndpoints, EndpointSource, Layer, Listener, Policy, Problem, Resource, Workload,
+    Cluster, ClusterEndpoints, EndpointSource, Layer, Listener, Mtls, Policy, Problem, Resource,
+    Workload,
 };
 use weft_proto::resource::ResourceType;
 
@@ -66,7 +69,12 @@ fn resources_of(path: &Path) -> String {
     sender.try_send(events).unwrap();
     drop(sender);
     let store = Arc::new(Store::default());
-    let engine = Engine::new(Arc::clone(&store), Settings::default());
+    // Files of this name are about a mesh with a CA.
+    let settings = Settings {
+        tunnels: name.starts_with("mtls"),
+        ..Settings::default()
+    };
+    let engine = Engine::new(Arc::clone(&store), settings);
     let envoys = engine.envoys();
     engine.run(receiver);
     let mut text = String::new();
@@ -138,14 +146,48 @@ fn show_envoy(out: &mut String, envoys: &Store) {
         let mut all: Vec<_> = snapshot.table(ResourceType::Route).iter().collect();
         all.sort_by_key(|(name, _)| Arc::clone(name));
         // The other family's differ in the names of clusters alone.
-        for (name, entry) in all.into_iter().filter(|(name, _)| name.ends_with("#4")) {
+        for (name, entry) in all.iter().filter(|(name, _)| name.ends_with("#4")) {
             let table: RouteConfiguration = convert::unpack(&entry.any, "").unwrap();
             writeln!(out, "---\nenvoy's routes: {name}").unwrap();
             for route in table.virtual_hosts.iter().flat_map(|host| &host.routes) {
                 show_message(out, route);
             }
         }
+        for (name, entry) in all
+            .iter()
+            .filter(|(name, _)| name.starts_with("weft.inbound/"))
+        {
+            let guard: RouteConfiguration = convert::unpack(&entry.any, "").unwrap();
+            writeln!(out, "---\nenvoy's guard: {name}").unwrap();
+            show_guard(out, &guard);
+        }
     });
+}
+
+/// The rules of both RBAC filters.
+fn show_guard(out: &mut String, guard: &RouteConfiguration) {
+    let mut routes = guard.virtual_hosts.iter().flat_map(|host| &host.routes);
+    let route = routes.next().unwrap();
+    let filters: BTreeMap<_, _> = route.typed_per_filter_config.iter().collect();
+    for (filter, config) in filters {
+        let config: RbacPerRoute = convert::unpack(config, "").unwrap();
+        let rbac = config.rbac.unwrap();
+        for (what, rules) in [("asks", rbac.rules), ("audits", rbac.shadow_rules)] {
+            let Some(rules) = rules else { continue };
+            writeln!(out, "{filter} {what}: {:?}", rules.action()).unwrap();
+            let policies: BTreeMap<_, _> = rules.policies.iter().collect();
+            for (rule, policy) in policies {
+                writeln!(out, "rule {rule:?}:").unwrap();
+                let decoded = convert::decode_rule(policy).unwrap();
+                writeln!(
+                    out,
+                    "  from: {}\n  to: {}",
+                    decoded.source, decoded.destination
+                )
+                .unwrap();
+            }
+        }
+    }
 }
 
 /// A message without the fields that say nothing.
@@ -169,9 +211,13 @@ fn show(out: &mut String, resource: &Resource) {
         Resource::Listener(l) => show_listener(out, l),
         Resource::Policy(p) => show_policy(out, p),
         Resource::Workload(w) => show_workload(out, w),
-        Resource::Routes(_) | Resource::ApiListener(_) | Resource::ClientRoutes(_) => {
-            unreachable!("not for agents")
-        }
+        Resource::Routes(_)
+        | Resource::ApiListener(_)
+        | Resource::ClientRoutes(_)
+        | Resource::Inbound(_)
+        | Resource::Guard(_)
+        | Resource::TunnelCluster(_)
+        | Resource::TunnelListener(_) => unreachable!("not for agents"),
         Resource::Problem(p) => show_problem(out, p),
     }
 }
@@ -296,6 +342,14 @@ fn show_workload(out: &mut String, w: &Workload) {
     }
     if w.unaccelerated {
         writeln!(out, "acceleration: off").unwrap();
+    }
+    if w.mtls != Mtls::default() {
+        let Mtls {
+            mode,
+            ports,
+            tunnel,
+        } = &w.mtls;
+        writeln!(out, "mtls: {} {ports:?} tunnel: {tunnel}", mode.as_str()).unwrap();
     }
 }
 

@@ -5,10 +5,14 @@ mod endpoints;
 pub(crate) mod envoy;
 #[cfg(test)]
 mod golden;
+mod mtls;
 mod policy;
 mod proxyless;
 mod routes;
 mod service;
+mod tunnels;
+#[cfg(test)]
+mod validate;
 mod workload;
 
 use weft_proto::model::{
@@ -16,10 +20,12 @@ use weft_proto::model::{
 };
 
 pub use endpoints::service_endpoints;
+pub use mtls::problems as mtls_problems;
 pub use policy::access;
 pub use service::service;
+pub use tunnels::tunnels;
+pub(crate) use workload::{TUNNEL, node_resource_name, pod_resource_name};
 pub use workload::{node, pod};
-pub(crate) use workload::{node_resource_name, pod_resource_name};
 
 use crate::object::{ObjectName, Service, ServicePort};
 

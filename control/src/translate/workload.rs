@@ -1,13 +1,18 @@
 //! Pods and nodes as workloads.
 
-use weft_proto::model::{Workload, WorkloadKind};
+use weft_proto::model::{Mtls, Workload, WorkloadKind};
 
+use crate::engine::Settings;
 use crate::model::Model;
-use crate::object::ObjectName;
+use crate::object::{ObjectName, Pod};
+
+/// Label of a Node whose pods take no tunnels, as it runs no Weft or no Envoy; its value is [`NO_TUNNEL`].
+pub(crate) const TUNNEL: &str = "weft.io/tunnel";
+const NO_TUNNEL: &str = "disabled";
 
 /// The workload of a pod; `None` when it is not there, has no address yet, or has finished and may have lost it to another.
 #[must_use]
-pub fn pod(model: &Model, name: &ObjectName, trust_domain: &str) -> Option<Workload> {
+pub fn pod(model: &Model, name: &ObjectName, settings: &Settings) -> Option<Workload> {
     let pod = model.pod(name)?;
     if pod.finished || pod.addresses.is_empty() {
         return None;
@@ -22,13 +27,23 @@ pub fn pod(model: &Model, name: &ObjectName, trust_domain: &str) -> Option<Workl
         service_account: pod.service_account.clone(),
         labels: pod.labels.clone(),
         spiffe_id: format!(
-            "spiffe://{trust_domain}/ns/{}/sa/{}",
-            name.namespace, pod.service_account
+            "spiffe://{}/ns/{}/sa/{}",
+            settings.trust_domain, name.namespace, pod.service_account
         ),
         host_network: pod.host_network,
         unaccelerated: pod.unaccelerated,
         ports: pod.ports.clone(),
+        mtls: Mtls {
+            tunnel: settings.tunnels && takes_tunnels(model, pod),
+            ..model.mtls_of(name, pod, &settings.root_namespace)
+        },
     })
+}
+
+fn takes_tunnels(model: &Model, pod: &Pod) -> bool {
+    let node = model.node(&pod.node);
+    let says = node.and_then(|node| node.labels.get(TUNNEL));
+    !pod.host_network && says.is_none_or(|value| value != NO_TUNNEL)
 }
 
 /// The workload of a node; `None` when it is not there.
@@ -48,6 +63,7 @@ pub fn node(model: &Model, name: &str) -> Option<Workload> {
         host_network: false,
         unaccelerated: false,
         ports: Vec::new(),
+        mtls: Mtls::default(),
     })
 }
 

@@ -64,6 +64,7 @@ impl Lab {
             source: SourceConfig::Folder(folder.path().to_owned()),
             trust_domain: "cluster.local".to_owned(),
             root_namespace: "istio-system".to_owned(),
+            tunnels: false,
         };
         let plane = ControlPlane::start(config, drain.clone()).unwrap();
         Self {

@@ -131,6 +131,7 @@ fn agent() -> Agent {
     let log = observed.log.clone();
     tokio::spawn(pump(
         observation.events,
+        tokio::sync::mpsc::channel(1).1,
         engine.clone(),
         log,
         metrics,
@@ -226,6 +227,7 @@ async fn fill(engine: &EngineHandle) {
             spiffe_id: String::new(),
             host_network: false,
             unaccelerated: false,
+            mtls: Default::default(),
             ports: Vec::new(),
         }),
     )
@@ -350,6 +352,7 @@ async fn long_lists_come_in_pages_and_whole() {
             spiffe_id: String::new(),
             host_network: false,
             unaccelerated: false,
+            mtls: Default::default(),
             ports: Vec::new(),
         };
         update.upserts.push((name, NodeResource::Workload(node)));

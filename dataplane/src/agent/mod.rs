@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 
 pub use config::{AgentConfig, ControlTarget, FLOW_HISTORY};
@@ -33,7 +33,7 @@ use crate::interfaces::Interfaces;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::otlp;
-use crate::proxy::{self, ProxyConfig, Relay, Routing};
+use crate::proxy::{self, AccessLog, Owners, ProxyConfig, Relay, Routing, Uplinks};
 use crate::xds::{Client, ClientConfig, SharedStatus};
 
 /// Runs the agent until `drain` is cancelled; the kernel side works on.
@@ -96,6 +96,7 @@ pub async fn run_on(
     facts.update(|f| f.programs = programs);
 
     let switch = datapath.proxy_switch()?;
+    let uplink_programs = datapath.uplink_programs()?;
 
     let wanted_pods = engine.wanted_pods();
     let keeper = Keeper::new(
@@ -130,8 +131,10 @@ pub async fn run_on(
     let flow_closer = datapath.flow_closer()?;
     let (local, closing) = (outlook.interfaces.clone(), Arc::clone(&sweeper.closing));
     let (epochs, changed) = (engine.epochs(), Arc::clone(&sweeper.changed));
+    let (judgements, judged) = mpsc::channel(proxy::JUDGEMENTS);
     let events = flow::pump(
         observation.events,
+        judged,
         engine.clone(),
         observed.log.clone(),
         Arc::clone(&metrics),
@@ -219,16 +222,25 @@ pub async fn run_on(
         Some(ProxyConfig {
             ready,
             control: socket,
+            uplinks,
         }) => {
+            let uplinks = Uplinks::new(uplink_programs, uplinks).map_err(AgentError::Interfaces)?;
+            tasks.spawn("programs of uplinks", uplinks.run(token.clone()));
             let relay = Relay::new(config.control.connect(), keeper.secrets());
+            let relay = relay
+                .with_owners(Owners::new(engine.clone()))
+                .with_log(AccessLog::new(judgements));
             tasks.spawn(
                 "hand-over to Envoy",
-                proxy::follow(ready, switch, routing, token.clone()),
+                proxy::follow(ready, engine.steering(), switch, routing, token.clone()),
             );
             tasks.spawn("Envoy's control plane", relay.serve(socket, token));
         }
         // An earlier agent may have had one.
-        None => tasks.spawn("hand-over to Envoy", proxy::without(switch, token)),
+        None => {
+            proxy::remove_uplinks(uplink_programs).map_err(AgentError::Interfaces)?;
+            tasks.spawn("hand-over to Envoy", proxy::without(switch, token));
+        }
     }
     tasks.spawn("certificates", keeper.run(drain.clone()));
     tasks.spawn("health of backends", limits::tend(tender, drain.clone()));

@@ -54,6 +54,8 @@ abi!(
     types::check,
     types::accel_pod,
     types::proxy_state,
+    types::mtls_key,
+    types::mtls_state,
     u8,
     u32,
     u64,

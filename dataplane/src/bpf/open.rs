@@ -16,6 +16,7 @@ use crate::datapath::Observation;
 use crate::doctor;
 use crate::limits::{HealthIterator, Tender};
 use crate::proxy::ProxyState;
+use crate::tables::mtls::MtlsTables;
 use crate::tables::policy::PolicyTables;
 use crate::tables::{AllocatedIds, BackendEntry, BackendId, BackendLoad, Table, Tables};
 
@@ -60,6 +61,10 @@ pub fn open_policy_tables(
         peer_rules: Box::new(BpfTable::new("peer_rules", map("peer_rules")?)?),
         rules: Box::new(BpfTable::new("rules", map("rules")?)?),
         settings: Box::new(BpfTable::new("policy_settings", map("policy_settings")?)?),
+        mtls: MtlsTables {
+            modes: Box::new(BpfTable::new("mtls_modes", map("mtls_modes")?)?),
+            state: Box::new(BpfTable::new("mtls_state", map("mtls_state")?)?),
+        },
     })
 }
 

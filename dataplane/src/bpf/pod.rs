@@ -1,4 +1,5 @@
-//! The programs on pods' interfaces: `weft_from_pod` judges what comes from the pod, `weft_to_pod` what goes to it.
+//! The programs on interfaces. On pods': `weft_from_pod` judges what comes from the pod, `weft_to_pod` what goes to it. On uplinks and on
+//! the loopback interface: `weft_from_uplink` and `weft_from_self` hand over to Envoy what is for it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,13 +14,31 @@ use super::tcx::TcxPins;
 use super::{BpfError, Loaded};
 use crate::doctor;
 use crate::interfaces::{InterfaceIndex, PodPrograms};
+use crate::proxy::UplinkPrograms;
 
-/// Each program, and on which side of the host's end of the pair it stands.
-const PROGRAMS: [(&str, TcxHook); 2] = [
-    ("weft_from_pod", TcxHook::Ingress),
-    ("weft_to_pod", TcxHook::Egress),
-];
-const NAMES: [&str; 2] = [PROGRAMS[0].0, PROGRAMS[1].0];
+/// Programs that belong on the same interfaces, each with the side on which it stands.
+struct Kind {
+    /// Begins the names of their pins.
+    pins: &'static str,
+    programs: &'static [(&'static str, TcxHook)],
+}
+
+/// For the host's end of pods' pairs.
+const POD: Kind = Kind {
+    pins: "pod",
+    programs: &[
+        ("weft_from_pod", TcxHook::Ingress),
+        ("weft_to_pod", TcxHook::Egress),
+    ],
+};
+const UPLINK: Kind = Kind {
+    pins: "uplink",
+    programs: &[("weft_from_uplink", TcxHook::Ingress)],
+};
+const OWN: Kind = Kind {
+    pins: "self",
+    programs: &[("weft_from_self", TcxHook::Ingress)],
+};
 
 /// How programs are put on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +69,7 @@ struct Judge {
 }
 
 struct OnInterfaces {
+    names: Vec<&'static str>,
     judges: Vec<Judge>,
     way: Way,
 }
@@ -65,15 +85,35 @@ impl Loaded {
     /// # Errors
     /// When a program is missing, or netlink is.
     pub fn pod_programs(&mut self, hook: PodHook) -> Result<Box<dyn PodPrograms>, BpfError> {
-        let judges = PROGRAMS
-            .into_iter()
-            .map(|(name, hook)| self.judge(name, hook))
-            .collect::<Result<_, _>>()?;
+        self.on_interfaces(&POD, hook)
+    }
+
+    /// The programs that hand over to Envoy what comes in for local pods.
+    ///
+    /// # Errors
+    /// As [`Loaded::pod_programs`].
+    pub fn uplink_programs(&mut self, hook: PodHook) -> Result<UplinkPrograms, BpfError> {
+        Ok(UplinkPrograms {
+            uplinks: self.on_interfaces(&UPLINK, hook)?,
+            own: self.on_interfaces(&OWN, hook)?,
+        })
+    }
+
+    fn on_interfaces(
+        &mut self,
+        kind: &Kind,
+        hook: PodHook,
+    ) -> Result<Box<dyn PodPrograms>, BpfError> {
+        let programs = kind.programs.iter();
+        let judges = programs
+            .map(|(name, hook)| self.judge(name, *hook))
+            .collect::<Result<Vec<_>, _>>()?;
         let way = match hook {
-            PodHook::Tcx => TcxPins::new(self.pins.links()).map(Way::Tcx),
+            PodHook::Tcx => TcxPins::new(self.pins.links(), kind.pins).map(Way::Tcx),
             PodHook::Clsact => Clsact::new().map(Way::Clsact),
         };
         Ok(Box::new(OnInterfaces {
+            names: judges.iter().map(|judge| judge.name).collect(),
             judges,
             way: way.map_err(BpfError::Interfaces)?,
         }))
@@ -110,17 +150,18 @@ impl PodPrograms for OnInterfaces {
 
     fn detach(&mut self, interface: InterfaceIndex) -> io::Result<()> {
         match &mut self.way {
-            Way::Tcx(pins) => NAMES
-                .iter()
-                .try_for_each(|name| pins.detach(name, interface)),
-            Way::Clsact(tc) => tc.detach(&NAMES, interface).map(drop),
+            Way::Tcx(pins) => {
+                let mut names = self.names.iter();
+                names.try_for_each(|name| pins.detach(name, interface))
+            }
+            Way::Clsact(tc) => tc.detach(&self.names, interface).map(drop),
         }
     }
 
     fn attached(&mut self) -> io::Result<BTreeSet<InterfaceIndex>> {
         match &mut self.way {
             Way::Tcx(pins) => pins.interfaces(),
-            Way::Clsact(tc) => tc.with(&NAMES),
+            Way::Clsact(tc) => tc.with(&self.names),
         }
     }
 
@@ -136,8 +177,12 @@ impl PodPrograms for OnInterfaces {
 pub(super) fn remove_filters() -> io::Result<usize> {
     let mut tc = Clsact::new()?;
     let mut removed = 0;
-    for interface in tc.with(&NAMES)? {
-        removed += tc.detach(&NAMES, interface)?;
+    let programs = [POD, UPLINK, OWN]
+        .into_iter()
+        .flat_map(|kind| kind.programs);
+    let names: Vec<&str> = programs.map(|(name, _)| *name).collect();
+    for interface in tc.with(&names)? {
+        removed += tc.detach(&names, interface)?;
     }
     Ok(removed)
 }

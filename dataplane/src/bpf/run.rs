@@ -73,8 +73,11 @@ impl CheckProgram for Check {
 }
 
 fn judgement(rule: &types::rule) -> Judgement {
+    let verdict = types::verdict(rule.verdict.into());
+    let by_proxy = verdict == types::verdict::VERDICT_PROXY;
     Judgement {
-        allowed: u32::from(rule.verdict) == types::verdict::VERDICT_ALLOW.0,
+        allowed: verdict == types::verdict::VERDICT_ALLOW || by_proxy,
+        by_proxy,
         reason: Reason::from_raw(rule.reason),
         rule: rule.id,
         audit: rule.audit,

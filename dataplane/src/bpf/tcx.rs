@@ -1,6 +1,6 @@
 //! tcx (Linux 6.6): programs of an interface as links, which are pinned and so outlive the agent.
 //!
-//! A pin is named `pod-<network namespace>-<interface>-<program>`, since an index means an interface only within its namespace.
+//! A pin is named `<kind>-<network namespace>-<interface>-<program>`, since an index means an interface only within its namespace.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,12 +23,12 @@ pub(super) struct TcxPins {
 }
 
 impl TcxPins {
-    /// Those below `dir`, of the network namespace of this process.
-    pub(super) fn new(dir: PathBuf) -> io::Result<Self> {
+    /// Those of one kind below `dir`, of the network namespace of this process.
+    pub(super) fn new(dir: PathBuf, kind: &str) -> io::Result<Self> {
         let netns = fs::metadata("/proc/thread-self/ns/net")?.ino();
         Ok(Self {
             dir,
-            prefix: format!("pod-{netns}-"),
+            prefix: format!("{kind}-{netns}-"),
         })
     }
 

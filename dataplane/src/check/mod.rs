@@ -35,6 +35,8 @@ pub struct Packet {
 pub struct Judgement {
     /// Whether it passes.
     pub allowed: bool,
+    /// It passes to the node's Envoy, which judges each request.
+    pub by_proxy: bool,
     /// Why.
     pub reason: Reason,
     /// Id of the rule that decides; 0: none does.

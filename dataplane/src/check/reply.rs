@@ -9,6 +9,8 @@ use crate::flow::{Decision, Direction, Ends, Reason, endpoint, message, object, 
 
 const ALLOWED: &str = "allowed";
 const DENIED: &str = "denied";
+/// The node's Envoy does, request by request.
+const ENVOY: &str = "envoy";
 /// Another node decides.
 const ELSEWHERE: &str = "elsewhere";
 /// Nobody does.
@@ -74,6 +76,7 @@ fn answer(case: &Case<'_>, directory: &dyn Directory) -> wire::Answer {
     let egress = side(case, Direction::Egress, directory);
     let ingress = side(case, Direction::Ingress, directory);
     let denied = [&egress, &ingress].iter().any(|s| s.verdict == DENIED);
+    let by_proxy = ingress.verdict == ENVOY && !denied;
     wire::Answer {
         source: Some(endpoint(source, case.judged.source_identity, directory)),
         destinations: vec![endpoint(
@@ -88,7 +91,7 @@ fn answer(case: &Case<'_>, directory: &dyn Directory) -> wire::Answer {
         },
         service: case.service.to_owned(),
         verdict: if denied { DENIED } else { ALLOWED }.to_owned(),
-        path: "kernel".to_owned(),
+        path: if by_proxy { "envoy" } else { "kernel" }.to_owned(),
         egress: Some(egress),
         ingress: Some(ingress),
         message: String::new(),
@@ -110,7 +113,12 @@ fn side(case: &Case<'_>, direction: Direction, directory: &dyn Directory) -> wir
         .map_or_else(Default::default, |name| (object(&name.object), name.rule));
     let audit = directory.rule(judgement.audit);
     wire::Side {
-        verdict: if judgement.allowed { ALLOWED } else { DENIED }.to_owned(),
+        verdict: match (judgement.allowed, judgement.by_proxy) {
+            (true, true) => ENVOY,
+            (true, false) => ALLOWED,
+            (false, _) => DENIED,
+        }
+        .to_owned(),
         reason: judgement.reason.word().to_owned(),
         policy,
         rule,
@@ -189,7 +197,9 @@ fn judged(
         policy: &side.policy,
         rule: &side.rule,
     };
-    let text = if judgement.allowed {
+    let text = if judgement.by_proxy {
+        message::left_to_proxy(ends, &decision)
+    } else if judgement.allowed {
         message::allowed(ends, &decision)
     } else {
         message::denied(ends, &decision)
@@ -234,7 +244,11 @@ fn sentence(answer: &wire::Answer) -> String {
         .flatten()
         .map(|side| side.message.as_str())
         .collect();
-    format!("allowed: {}", all.join("; "))
+    let verdict = match answer.path.as_str() {
+        "envoy" => "via Envoy",
+        _ => ALLOWED,
+    };
+    format!("{verdict}: {}", all.join("; "))
 }
 
 fn no_backend(service: &str) -> wire::Answer {

@@ -15,6 +15,7 @@ impl CheckProgram for Kernel {
         let local = |at: SocketAddr| fake.workload(at.ip()).is_some_and(|w| w.node == "n1");
         let open = Judgement {
             allowed: true,
+            by_proxy: false,
             reason: Reason::REASON_DEFAULT,
             rule: 0,
             audit: 0,
@@ -27,6 +28,7 @@ impl CheckProgram for Kernel {
             },
             _ => Judgement {
                 allowed: false,
+                by_proxy: false,
                 reason: Reason::REASON_ISOLATED,
                 rule: SELECTED,
                 ..open

@@ -156,6 +156,7 @@ impl Engine {
         let policy_config = PolicyConfig {
             node: config.node.clone(),
             default: config.default_policy,
+            opens_tunnels: config.has_proxy,
         };
         let policies = PolicyEngine::new(policy_tables, policy_config)?;
         let mut engine = Self {

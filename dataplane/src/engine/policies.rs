@@ -1,6 +1,7 @@
 //! Policies as people wrote them: one row for each object, of which the control plane has made one policy for each direction.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use weft_proto::model::policy::{Direction, Effect, Mode, ObjectRef, Tier};
 use weft_proto::model::{Problem, Severity};
@@ -9,6 +10,13 @@ use weft_proto::wire::admin::v1 as wire;
 use super::Engine;
 use crate::flow::object;
 use crate::policy::view::PolicyView;
+
+/// Who asks a policy's rules.
+const KERNEL: &str = "kernel";
+/// And its layer 4 part the kernel.
+const ENVOY: &str = "envoy";
+const NO_ENVOY: &str =
+    "asks about requests, and this node has no Envoy: what depends on that is refused";
 
 impl Engine {
     /// Objects by kind, namespace and name.
@@ -21,6 +29,20 @@ impl Engine {
                 .or_insert_with(|| self.policy_row(&policy));
             add(&mut row.directions, direction(policy.direction));
             add(&mut row.effects, effect(policy.effect));
+            row.enforced_by = match (policy.asks_proxy, row.enforced_by.as_str()) {
+                (true, _) | (_, ENVOY) => ENVOY,
+                _ => KERNEL,
+            }
+            .to_owned();
+            let lacks_proxy = policy.asks_proxy && !self.config.has_proxy;
+            if lacks_proxy && !policy.workloads.is_empty() {
+                row.problems.push(wire::ConfigProblem {
+                    object: policy.name.clone(),
+                    message: NO_ENVOY.to_owned(),
+                    severity: "error".to_owned(),
+                    ..Default::default()
+                });
+            }
             row.rules += u32::try_from(policy.rules).unwrap_or(u32::MAX);
             for pod in &policy.workloads {
                 add(&mut row.pods, pod.strip_prefix("pod/").unwrap_or(pod));
@@ -34,6 +56,12 @@ impl Engine {
                 }));
         }
         rows.into_values().collect()
+    }
+
+    /// The policy that refuses to this local address what no rule lets in, as people call it.
+    #[must_use]
+    pub fn isolating(&self, address: IpAddr) -> Option<String> {
+        self.policies.isolating(address).map(object)
     }
 
     fn policy_row(&self, policy: &PolicyView) -> wire::Policy {

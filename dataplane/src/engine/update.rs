@@ -33,9 +33,13 @@ impl NodeResource {
     #[must_use]
     pub fn new(resource: Resource, pool: &mut LocalityPool) -> Option<Self> {
         Some(match resource {
-            Resource::Routes(_) | Resource::ApiListener(_) | Resource::ClientRoutes(_) => {
-                return None;
-            }
+            Resource::Routes(_)
+            | Resource::ApiListener(_)
+            | Resource::ClientRoutes(_)
+            | Resource::Inbound(_)
+            | Resource::Guard(_)
+            | Resource::TunnelCluster(_)
+            | Resource::TunnelListener(_) => return None,
             Resource::Cluster(c) => Self::Cluster(NodeCluster::new(c, pool)),
             Resource::Endpoints(e) => Self::Endpoints(pool.compact(e.endpoints)),
             Resource::Listener(l) => Self::Listener(l),

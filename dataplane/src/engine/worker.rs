@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Applied, Closer, Engine, Update};
 use crate::interfaces::LocalInterfaces;
+use crate::proxy::Steering;
 
 /// Updates waiting for the engine. Few: a decoded update can be large, and a full queue holds the control plane back.
 const QUEUE: usize = 4;
@@ -37,6 +38,7 @@ pub struct EngineStopped;
 pub struct EngineHandle {
     commands: mpsc::Sender<Command>,
     epochs: watch::Receiver<u32>,
+    steering: watch::Receiver<Steering>,
 }
 
 impl EngineHandle {
@@ -84,6 +86,12 @@ impl EngineHandle {
         self.epochs.clone()
     }
 
+    /// What comes from other nodes for the node's Envoy.
+    #[must_use]
+    pub fn steering(&self) -> watch::Receiver<Steering> {
+        self.steering.clone()
+    }
+
     /// Looks at the engine between two updates. Keep it short: updates wait meanwhile.
     ///
     /// # Errors
@@ -117,20 +125,28 @@ pub fn start(
     let (commands, queue) = mpsc::channel(QUEUE);
     let runtime = Handle::current();
     let (epoch, epochs) = watch::channel(engine.policies().epoch());
+    let (steered, steering) = watch::channel(engine.policies().steering());
     let worker = Worker {
         engine,
         closer,
         epoch,
+        steered,
         since_close: 0,
     };
     let thread = tokio::task::spawn_blocking(move || worker.run(queue, &runtime, &drain));
-    (EngineHandle { commands, epochs }, thread)
+    let handle = EngineHandle {
+        commands,
+        epochs,
+        steering,
+    };
+    (handle, thread)
 }
 
 struct Worker {
     engine: Engine,
     closer: Box<dyn Closer>,
     epoch: watch::Sender<u32>,
+    steered: watch::Sender<Steering>,
     since_close: usize,
 }
 
@@ -174,6 +190,9 @@ impl Worker {
         let epoch = self.engine.policies().epoch();
         self.epoch
             .send_if_modified(|told| std::mem::replace(told, epoch) != epoch);
+        let steering = self.engine.policies().steering();
+        self.steered
+            .send_if_modified(|told| std::mem::replace(told, steering) != steering);
     }
 
     fn execute(&mut self, command: Command) {

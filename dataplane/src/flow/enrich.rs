@@ -52,6 +52,12 @@ impl NamedEvent {
             retransmits: event.retransmits,
             tcp_flags: protocol::tcp_flags(event.tcp_flags),
             message: String::new(),
+            request: self.request.as_deref().map(|request| wire::HttpRequest {
+                method: request.method.clone(),
+                authority: request.authority.clone(),
+                path: request.path.clone(),
+                status: request.status.into(),
+            }),
         };
         flow.message = message::of_event(event, &flow);
         flow

@@ -38,6 +38,9 @@ pub(super) fn of_event(event: &Event, flow: &wire::Flow) -> String {
         rule: &flow.rule,
     };
     match event.kind {
+        EventKind::Denied | EventKind::Audited if flow.request.is_some() => {
+            judged_request(event.kind, &ends, &decision, flow)
+        }
         EventKind::Denied => format!("denied: {}", denied(&ends, &decision)),
         EventKind::Audited => format!(
             "audited: {} passes, and would be refused by {} were it not in audit mode",
@@ -51,13 +54,40 @@ pub(super) fn of_event(event: &Event, flow: &wire::Flow) -> String {
     }
 }
 
+/// "denied: POST /x from shop/a to shop/b: AuthorizationPolicy shop/read, rule rules[0], refuses it"
+fn judged_request(
+    kind: EventKind,
+    ends: &Ends<'_>,
+    decision: &Decision<'_>,
+    flow: &wire::Flow,
+) -> String {
+    let nothing = wire::HttpRequest::default();
+    let request = flow.request.as_ref().unwrap_or(&nothing);
+    let (source, destination) = (name(ends.source), name(ends.destination));
+    let asked = format!(
+        "{} {} from {source} to {destination}",
+        request.method, request.path
+    );
+    let why = match (decision.reason, decision.policy) {
+        (Reason::REASON_ISOLATED, "") => "no rule lets it in".to_owned(),
+        (Reason::REASON_ISOLATED, policy) => {
+            format!("{policy} selects {destination} and no rule lets it in")
+        }
+        _ => format!("{} refuses it", decider(decision)),
+    };
+    match kind {
+        EventKind::Audited => format!("audited: {asked} passes, in audit mode: {why}"),
+        _ => format!("denied: {asked}: {why}"),
+    }
+}
+
 /// Why it is refused, without the word itself.
 pub(crate) fn denied(ends: &Ends<'_>, decision: &Decision<'_>) -> String {
     match decision.reason {
         Reason::REASON_ISOLATED => isolated(ends, decision),
         Reason::REASON_POLICY => format!("{} refuses {}", decider(decision), ends.traffic()),
         Reason::REASON_LAYER7 => format!(
-            "{} asks for something that only a proxy can see, and none judges {} yet",
+            "{} asks for something that only a proxy can see, and no Envoy judges {}",
             decider(decision),
             ends.traffic()
         ),
@@ -68,6 +98,15 @@ pub(crate) fn denied(ends: &Ends<'_>, decision: &Decision<'_>) -> String {
         ),
         reason => format!("{}: {}", ends.traffic(), reason.clause()),
     }
+}
+
+/// Who is asked instead of the kernel.
+pub(crate) fn left_to_proxy(ends: &Ends<'_>, decision: &Decision<'_>) -> String {
+    format!(
+        "{} asks about requests: the Envoy of the node of {} judges each of them",
+        decider(decision),
+        name(ends.destination)
+    )
 }
 
 /// What lets it through at one end.

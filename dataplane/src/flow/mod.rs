@@ -19,6 +19,7 @@ mod owner;
 pub(crate) mod protocol;
 mod pump;
 mod reason;
+mod request;
 mod workloads;
 
 pub use clock::Clock;
@@ -30,6 +31,7 @@ pub use namer::{NamedEvent, Namer};
 pub use names::{Names, RuleName};
 pub use pump::{BATCH, EventSource, pump};
 pub use reason::Reason;
+pub use request::{JudgedRequest, Request};
 pub use workloads::{WORKLOAD_PAIRS, WorkloadMetrics};
 
 pub(crate) use edges::{Edge, opening};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use weft_proto::wire::flow::v1::Endpoint;
 
 use super::enrich::{endpoint, policy, service};
-use super::{Clock, Event, EventKind, Names};
+use super::{Clock, Event, EventKind, Names, Request};
 
 /// Names of one sort that are remembered. The whole world may knock.
 const MOST: usize = 4_096;
@@ -26,6 +26,8 @@ pub struct NamedEvent {
     pub(super) destination: Arc<Endpoint>,
     pub(super) service: Arc<str>,
     pub(super) decider: Arc<Decider>,
+    /// What Envoy has judged.
+    pub(super) request: Option<Arc<Request>>,
 }
 
 impl NamedEvent {
@@ -110,6 +112,7 @@ impl Namer {
                 let (policy, rule) = policy(rule, names);
                 Arc::new(Decider { policy, rule })
             }),
+            request: None,
             event,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Clock, Event, FlowLog, Namer, Names};
+use super::{Clock, Event, FlowLog, JudgedRequest, Namer, Names};
 use crate::engine::worker::EngineHandle;
 use crate::metrics::Metrics;
 
@@ -29,12 +29,13 @@ pub trait EventSource: Send {
     ) -> std::io::Result<()>;
 }
 
-/// Reads `source` into `log` until `drain` is cancelled.
+/// Reads `source`, and what Envoy has judged, into `log` until `drain` is cancelled.
 ///
 /// # Errors
 /// When the source cannot be started, or ends, or the engine has stopped.
 pub async fn pump(
     source: Box<dyn EventSource>,
+    mut requests: mpsc::Receiver<JudgedRequest>,
     engine: EngineHandle,
     log: FlowLog,
     metrics: Arc<Metrics>,
@@ -45,20 +46,32 @@ pub async fn pump(
         .start(sink, drain.clone())
         .map_err(|e| format!("reading events: {e}"))?;
     let mut namer = Namer::default();
+    let mut judged = Vec::new();
     loop {
         let batch: Vec<Event> = tokio::select! {
             // The source ends with the drain: that is no failure.
             biased;
             () = drain.cancelled() => return Ok(()),
             batch = batches.recv() => batch.ok_or("the reader of events has ended")?,
+            taken = requests.recv_many(&mut judged, BATCH), if !requests.is_closed() || !requests.is_empty() => {
+                tracing::trace!("{taken} requests were judged");
+                Vec::new()
+            }
         };
         metrics.flows.count(&batch);
+        let told: Vec<Event> = judged.iter().map(|judged| judged.event).collect();
+        metrics.flows.count(&told);
         let clock = Clock::now();
+        let requests = std::mem::take(&mut judged);
         let named = engine
             .query(move |engine| {
                 namer.renew(engine.generation());
                 let events = batch.into_iter();
-                let named: Vec<_> = events.map(|e| namer.name(e, engine, &clock)).collect();
+                let mut named: Vec<_> = events.map(|e| namer.name(e, engine, &clock)).collect();
+                named.extend(requests.into_iter().map(|judged| {
+                    let isolating = engine.isolating(judged.event.destination.ip());
+                    judged.named(isolating, &mut namer, engine, &clock)
+                }));
                 (namer, named)
             })
             .await

@@ -53,6 +53,7 @@ texts! {
     REASON_UNSUPPORTED, "unsupported", "the packet has more extension headers or VLAN tags than are looked at, or is neither IP nor ARP";
     REASON_MISDELIVERED, "misdelivered", "the destination address is not the pod's own";
     REASON_NO_ROOM, "no-room", "who the peer is found no room in the kernel's tables: weft status says which to raise";
+    REASON_PLAIN_TEXT, "plain-text", "it is plain text from another node, and a PeerAuthentication requires mTLS";
     REASON_FIN, "fin", "both ends closed it";
     REASON_RST, "rst", "one end reset it";
     REASON_IDLE, "idle-timeout", "no packet came for too long";

@@ -101,6 +101,7 @@ fn a_flow_has_names_for_everything() {
         message: "closed: TCP 8080 from default/probe to shop/cart-7d9c5b8f6-x2x7k: both ends closed it; \
                   1.3 KiB sent, 4.8 MiB received in 3.0s"
             .into(),
+        request: None,
     };
     assert_eq!(told(&event), expected);
 }

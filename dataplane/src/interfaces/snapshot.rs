@@ -12,7 +12,7 @@ use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -110,6 +110,18 @@ impl Kernel {
             Err(e) if is_no_route(&e) => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    /// The interfaces of the default routes of both families.
+    pub(crate) fn default_routes(&mut self) -> io::Result<BTreeSet<InterfaceIndex>> {
+        let mut found = BTreeSet::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut query = RouteMessage::default();
+            query.header.address_family = family;
+            let routes = self.client.dump(&RouteNetlinkMessage::GetRoute(query))?;
+            found.extend(routes.iter().flat_map(default_interfaces));
+        }
+        Ok(found)
     }
 
     /// The hardware address that the kernel has for a neighbour on this interface.
@@ -218,6 +230,27 @@ fn route(found: &RouteMessage, to: IpAddr) -> Option<Route> {
         on_link: !local && !gateway,
         local,
     })
+}
+
+/// Where a route leads, if it is a default one; several where it has several next hops.
+fn default_interfaces(answer: &RouteNetlinkMessage) -> Vec<InterfaceIndex> {
+    let RouteNetlinkMessage::NewRoute(found) = answer else {
+        return Vec::new();
+    };
+    let header = &found.header;
+    if header.destination_prefix_length != 0
+        || header.kind != RouteType::Unicast
+        || header.table != RouteHeader::RT_TABLE_MAIN
+    {
+        return Vec::new();
+    }
+    let hops = |attribute: &RouteAttribute| match attribute {
+        RouteAttribute::Oif(number) => vec![*number],
+        RouteAttribute::MultiPath(hops) => hops.iter().map(|h| h.interface_index).collect(),
+        _ => Vec::new(),
+    };
+    let numbers = found.attributes.iter().flat_map(hops);
+    numbers.filter_map(index).collect()
 }
 
 fn is_unspecified(via: &RouteAddress) -> bool {

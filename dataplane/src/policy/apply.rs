@@ -16,6 +16,8 @@ impl PolicyEngine {
             pods,
             mut cidrs,
         } = take(&mut self.dirty);
+        // Before a local pod is let in to by its policies for the first time.
+        self.stale |= self.mtls.apply(&mut self.tables.mtls);
         cidrs.extend(self.replan(&pods));
         self.readdress(addresses, &cidrs);
         self.send(&pods);
@@ -29,6 +31,7 @@ impl PolicyEngine {
         if !self.synced {
             return;
         }
+        self.stale |= self.mtls.apply(&mut self.tables.mtls);
         self.republish();
         let failed = self.failed_pods();
         self.send(&failed);

@@ -38,6 +38,8 @@ use weft_proto::model::policy::Cidr;
 use weft_proto::model::{Policy, Workload};
 
 use crate::interfaces::LocalInterfaces;
+use crate::mtls::MtlsEngine;
+use crate::proxy::Steering;
 use crate::tables::policy::{IdentityNumber, PolicyTables, Verdict};
 use crate::tables::{MapUsage, TableError};
 use addresses::Addresses;
@@ -58,6 +60,8 @@ pub struct PolicyConfig {
     pub node: String,
     /// What becomes of connections about which no policy says anything.
     pub default: Verdict,
+    /// This node has an Envoy, which opens tunnels to other nodes.
+    pub opens_tunnels: bool,
 }
 
 /// Owner of the policy tables.
@@ -76,6 +80,7 @@ pub struct PolicyEngine {
     sets: Sets,
     pods: Pods,
     mirror: Mirror,
+    mtls: MtlsEngine,
     dirty: Dirty,
     synced: bool,
     /// The epoch has to be raised.
@@ -105,7 +110,9 @@ impl PolicyEngine {
         let next = next.map_or(IdentityNumber::FIRST, |last| {
             IdentityNumber(last.0.saturating_add(1))
         });
+        let mtls = MtlsEngine::new(&tables.mtls, &config.node, config.opens_tunnels)?;
         Ok(Self {
+            mtls,
             owners: Owners::new(&config.node),
             config,
             tables,
@@ -177,6 +184,7 @@ impl PolicyEngine {
 
     /// A pod or node is new or changed.
     pub fn set_workload(&mut self, name: &str, workload: Workload) {
+        self.mtls.set_workload(name, &workload);
         let touched = self.owners.set(name, workload);
         self.dirty.pods.insert(name.to_owned());
         self.touch_addresses(touched);
@@ -184,6 +192,7 @@ impl PolicyEngine {
 
     /// A pod or node is gone.
     pub fn remove_workload(&mut self, name: &str) {
+        self.mtls.remove_workload(name);
         let touched = self.owners.remove(name);
         self.dirty.pods.insert(name.to_owned());
         self.touch_addresses(touched);
@@ -208,6 +217,7 @@ impl PolicyEngine {
             return;
         }
         self.synced = true;
+        self.mtls.set_synced();
         self.dirty.cidrs.extend([cidrs::ALL_V4, cidrs::ALL_V6]);
         // The agent before may have died between a change and its epoch.
         self.stale = true;
@@ -238,11 +248,24 @@ impl PolicyEngine {
         self.mirror.settings().epoch
     }
 
+    /// What comes from other nodes for the node's Envoy.
+    #[must_use]
+    pub fn steering(&self) -> Steering {
+        Steering {
+            inbound: self.mirror.pods().values().any(|pod| pod.layer7),
+            tunnels: self.mtls.takes_tunnels(),
+        }
+    }
+
     /// How full the tables are.
     #[must_use]
     pub fn usage(&self) -> Vec<MapUsage> {
         let mut usage = self.mirror.usage().to_vec();
-        usage.extend([self.sets.peers_usage(), self.sets.rules_usage()]);
+        usage.extend([
+            self.sets.peers_usage(),
+            self.sets.rules_usage(),
+            self.mtls.usage(),
+        ]);
         usage
     }
 

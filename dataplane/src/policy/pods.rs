@@ -158,8 +158,11 @@ impl PolicyEngine {
         ingress: &Arc<Plan>,
     ) -> Result<(), String> {
         let old = self.mirror.pods().get(&interface).copied();
+        let asks_proxy = ingress.asks_proxy();
         let egress = self.set(egress, old.map(|old| old.egress));
         let ingress = self.set(ingress, old.map(|old| old.ingress));
+        // A set that stays may ask, too.
+        let layer7 = asks_proxy || (ingress.is_err() && old.is_some_and(|old| old.layer7));
         let failure = egress.as_ref().err().or(ingress.as_ref().err()).cloned();
         // What cannot be written stays as it was; a pod for which nothing was written is refused.
         let egress = egress.ok().or(old.map(|old| old.egress));
@@ -167,7 +170,11 @@ impl PolicyEngine {
         let (Some(egress), Some(ingress)) = (egress, ingress) else {
             return failure.map_or(Ok(()), Err);
         };
-        let entry = LocalWorkload { egress, ingress };
+        let entry = LocalWorkload {
+            egress,
+            ingress,
+            layer7,
+        };
         if old != Some(entry) {
             self.mirror.write_pod(&mut self.tables, interface, entry)?;
             self.stale |= old.is_some();

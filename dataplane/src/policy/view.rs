@@ -5,10 +5,11 @@ use std::fmt;
 use std::net::IpAddr;
 use std::ops::Bound;
 
-use weft_proto::model::Policy;
 use weft_proto::model::policy::{Cidr, Direction, Effect, Mode, ObjectRef, PeerKind, Tier};
+use weft_proto::model::{Policy, WorkloadKind};
 
 use super::PolicyEngine;
+use super::compile::asks_proxy;
 use super::selector::selects;
 use super::subject::Class;
 use crate::engine::view::Page;
@@ -31,6 +32,8 @@ pub struct PolicyView {
     pub mode: Mode,
     /// What a matching rule does.
     pub effect: Effect,
+    /// Whether Envoy may have to be asked what it says.
+    pub asks_proxy: bool,
     /// How many rules it has.
     pub rules: usize,
     /// Resource names of the local pods it selects.
@@ -100,6 +103,15 @@ const SAMPLE: usize = 3;
 const PAGE: usize = 500;
 
 impl PolicyEngine {
+    /// SPIFFE ID of the pod that has this address alone; `None` for what is no such pod's.
+    #[must_use]
+    pub fn identity_at(&self, address: IpAddr) -> Option<String> {
+        let name = self.owners.owner(address)?.workload?;
+        let pod = self.owners.get(name)?;
+        let alone = pod.kind == WorkloadKind::Pod && !pod.host_network;
+        (alone && !pod.spiffe_id.is_empty()).then(|| pod.spiffe_id.clone())
+    }
+
     /// Policies by resource name.
     #[must_use]
     pub fn policies(&self, after: Option<&str>) -> Page<PolicyView, String> {
@@ -134,6 +146,7 @@ impl PolicyEngine {
             priority: policy.priority,
             mode: policy.mode,
             effect: policy.effect,
+            asks_proxy: asks_proxy(policy),
             rules: policy.rules.len(),
             workloads: selected.map(|pod| pod.name.clone()).collect(),
             problem: self.policy_rejection(name),
@@ -162,6 +175,22 @@ impl PolicyEngine {
             addresses: addresses.len(),
             workloads: workloads.into_iter().collect(),
         })
+    }
+
+    /// The first enforced policy of the mesh that refuses to this local address whatever none of its kind lets in.
+    #[must_use]
+    pub fn isolating(&self, address: IpAddr) -> Option<&ObjectRef> {
+        let owner = self.owners.owner(address)?.workload?;
+        let pod = self.owners.get(owner)?;
+        let mut policies = self.policies.values();
+        let found = policies.find(|policy| {
+            policy.tier == Tier::Mesh
+                && policy.direction == Direction::Ingress
+                && policy.mode == Mode::Enforce
+                && policy.effect == Effect::Allow
+                && selects(&policy.selector, pod)
+        });
+        found.map(|policy| &policy.origin)
     }
 
     /// What a rule's number stands for, also for a while after the policy has gone.

@@ -13,6 +13,7 @@ use tonic::metadata::MetadataValue;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 use weft_identity::sds::{SdsServer, SecretsReceiver};
+use weft_proto::envoy::envoy::service::accesslog::v3::access_log_service_server::AccessLogServiceServer;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient as Client;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_server::{
     AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
@@ -22,6 +23,7 @@ use weft_proto::envoy::envoy::service::discovery::v3::{
 };
 use weft_proto::resource::{BACK_END, BACK_END_ENVOY};
 
+use super::{AccessLog, Owners};
 use crate::xds::{Connect, ControlChannel};
 
 /// A full configuration in one message.
@@ -30,6 +32,8 @@ const MAX_MESSAGE_BYTES: usize = 128 << 20;
 /// Serves Envoy's control plane by asking the agent's, and the certificates that the agent keeps by SDS.
 pub struct Relay {
     control: Mutex<Box<dyn Connect>>,
+    owners: Option<Owners>,
+    log: Option<AccessLog>,
     secrets: SecretsReceiver,
 }
 
@@ -39,7 +43,27 @@ impl Relay {
     pub fn new(control: Box<dyn Connect>, secrets: SecretsReceiver) -> Self {
         Self {
             control: Mutex::new(control),
+            owners: None,
+            log: None,
             secrets,
+        }
+    }
+
+    /// Also takes Envoy's access log.
+    #[must_use]
+    pub fn with_log(self, log: AccessLog) -> Self {
+        Self {
+            log: Some(log),
+            ..self
+        }
+    }
+
+    /// Also says whose an address is.
+    #[must_use]
+    pub fn with_owners(self, owners: Owners) -> Self {
+        Self {
+            owners: Some(owners),
+            ..self
         }
     }
 
@@ -47,12 +71,16 @@ impl Relay {
     ///
     /// # Errors
     /// When nothing can be served there.
-    pub async fn serve(self, socket: PathBuf, drain: CancellationToken) -> Result<(), String> {
+    pub async fn serve(mut self, socket: PathBuf, drain: CancellationToken) -> Result<(), String> {
         let listener = listen(&socket).map_err(|e| format!("{}: {e}", socket.display()))?;
+        let owners = self.owners.take().map(Owners::into_service);
         let sds = SdsServer::new(self.secrets.clone(), drain.clone());
+        let log = self.log.take().map(AccessLogServiceServer::new);
         Server::builder()
+            .add_optional_service(log)
             .add_service(sds.into_service())
             .add_service(AggregatedDiscoveryServiceServer::new(self))
+            .add_optional_service(owners)
             .serve_with_incoming_shutdown(
                 UnixListenerStream::new(listener),
                 drain.cancelled_owned(),

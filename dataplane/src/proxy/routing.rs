@@ -27,11 +27,15 @@ const FAMILIES: [AddressFamily; 2] = [AddressFamily::Inet, AddressFamily::Inet6]
 /// on. A reply to Envoy is sent on, to the pod in whose name Envoy asked, before the pod's interface turns it back: docs/adr/0020.
 const EARLY_DEMUX: &str = "/proc/sys/net/ipv4/tcp_early_demux";
 
+/// What the node's own processes send to a pod, and is Envoy's, comes in again by the loopback interface: from an address of the node.
+const ACCEPT_LOCAL: &str = "/proc/sys/net/ipv4/conf/lo/accept_local";
+
 /// Rules and routes that are there, until they are removed.
 pub struct Routing {
     client: Client<RouteNetlinkMessage>,
-    /// As it was found.
+    /// As they were found.
     early_demux: String,
+    accept_local: String,
 }
 
 impl Routing {
@@ -52,16 +56,20 @@ impl Routing {
         }
         let early_demux = fs::read_to_string(EARLY_DEMUX)?;
         fs::write(EARLY_DEMUX, "0")?;
+        let accept_local = fs::read_to_string(ACCEPT_LOCAL)?;
+        fs::write(ACCEPT_LOCAL, "1")?;
         Ok(Self {
             client,
             early_demux,
+            accept_local,
         })
     }
 
     /// Takes all of it away.
     pub fn remove(mut self) {
         let gone = unmake(&mut self.client);
-        if let Err(e) = gone.and_then(|_| fs::write(EARLY_DEMUX, self.early_demux.trim())) {
+        let gone = gone.and_then(|_| fs::write(EARLY_DEMUX, self.early_demux.trim()));
+        if let Err(e) = gone.and_then(|()| fs::write(ACCEPT_LOCAL, self.accept_local.trim())) {
             tracing::warn!("the routing to Envoy stays: {e}; `weft cleanup` removes it");
         }
     }
@@ -99,6 +107,7 @@ fn unmake(client: &mut Client<RouteNetlinkMessage>) -> io::Result<usize> {
     }
     if rules > 0 {
         fs::write(EARLY_DEMUX, "1")?;
+        fs::write(ACCEPT_LOCAL, "0")?;
     }
     Ok(rules)
 }

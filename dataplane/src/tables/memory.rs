@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::mtls::MtlsTables;
 use super::policy::PolicyTables;
 use super::{Table, TableError, Tables, WriteError};
 
@@ -110,5 +111,9 @@ pub fn policy_tables(capacity: usize) -> PolicyTables {
         peer_rules: Box::new(MemoryTable::new("peer_rules", capacity)),
         rules: Box::new(MemoryTable::new("rules", capacity)),
         settings: Box::new(MemoryTable::new("policy_settings", 1)),
+        mtls: MtlsTables {
+            modes: Box::new(MemoryTable::new("mtls_modes", capacity)),
+            state: Box::new(MemoryTable::new("mtls_state", 1)),
+        },
     }
 }

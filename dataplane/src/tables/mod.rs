@@ -8,6 +8,7 @@ mod ids;
 mod keys;
 mod limits;
 pub mod memory;
+pub mod mtls;
 pub mod policy;
 mod services;
 mod slots;

@@ -19,6 +19,7 @@ mod events;
 mod fragments;
 mod icmp;
 mod identities;
+mod inbound;
 mod malformed;
 mod policies;
 mod proxy;

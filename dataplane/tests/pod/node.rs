@@ -62,7 +62,7 @@ pub use Outcome::{Dropped, Passed};
 #[derive(Clone, Copy)]
 pub struct Rule {
     pub first: u32,
-    pub allow: bool,
+    pub verdict: types::verdict,
     pub reason: types::reason,
     pub id: u32,
     pub audit: u32,
@@ -72,7 +72,7 @@ pub struct Rule {
 pub const fn allow(id: u32) -> Rule {
     Rule {
         first: 0,
-        allow: true,
+        verdict: types::verdict::VERDICT_ALLOW,
         reason: types::reason::REASON_POLICY,
         id,
         audit: 0,
@@ -82,7 +82,16 @@ pub const fn allow(id: u32) -> Rule {
 /// Everything refused, by a rule of this id.
 pub const fn deny(id: u32) -> Rule {
     Rule {
-        allow: false,
+        verdict: types::verdict::VERDICT_DENY,
+        ..allow(id)
+    }
+}
+
+/// Everything left to Envoy, by a rule of this id.
+pub const fn ask_envoy(id: u32) -> Rule {
+    Rule {
+        verdict: types::verdict::VERDICT_PROXY,
+        reason: types::reason::REASON_LAYER7,
         ..allow(id)
     }
 }
@@ -161,7 +170,13 @@ impl Node {
         let mut open = WeftSkelBuilder::default().open(storage).unwrap();
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
-            let wanted = ["weft_from_pod", "weft_to_pod", "weft_check", "weft_sweep"];
+            let wanted = [
+                "weft_from_pod",
+                "weft_to_pod",
+                "weft_from_uplink",
+                "weft_check",
+                "weft_sweep",
+            ];
             program.set_autoload(wanted.contains(&name.as_str()));
         }
         for mut map in open.open_object_mut().maps_mut() {
@@ -246,7 +261,14 @@ impl Node {
             let found = policy.sets.iter().find(|s| (s.0, s.1) == (key.0, egress));
             found.map_or([0; 3], |(_, _, set)| *set)
         };
-        let value = [of(true), of(false)].concat();
+        let asks = rules
+            .iter()
+            .any(|rule| rule.verdict == types::verdict::VERDICT_PROXY);
+        let flags = match direction == Ingress && asks {
+            true => types::workload_flags::WORKLOAD_LAYER7.0,
+            false => 0,
+        };
+        let value = [&of(true)[..], &of(false), &[flags]].concat();
         self.write("local_workloads", &words(&[pod.interface]), &words(&value));
     }
 
@@ -266,13 +288,8 @@ impl Node {
     fn write_rules(&self, policy: &mut Policy, set: u32, rules: &[Rule]) -> [u32; 2] {
         let base = policy.next_rule;
         for rule in rules {
-            let verdict = if rule.allow {
-                types::verdict::VERDICT_ALLOW
-            } else {
-                types::verdict::VERDICT_DENY
-            };
             let mut value = words(&[rule.first, set, rule.id, rule.audit]);
-            value.extend([verdict.0 as u8, rule.reason.0 as u8, 0, 0]);
+            value.extend([rule.verdict.0 as u8, rule.reason.0 as u8, 0, 0]);
             self.write("rules", &words(&[policy.next_rule]), &value);
             policy.next_rule += 1;
         }

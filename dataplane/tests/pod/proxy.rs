@@ -13,10 +13,10 @@ const CLIENT: &str = "10.1.0.1:40000";
 const FAR: &str = "10.2.0.9:80";
 const VIP: &str = "10.96.0.1:80";
 /// `TC_ACT_SHOT`, `TC_ACT_REDIRECT`
-const SHOT: u32 = 2;
-const REDIRECT: u32 = 7;
-const TO_PROXY: u32 = 0x5eed_0000;
-const BY_PROXY: u32 = 0x5eed_0001;
+pub const SHOT: u32 = 2;
+pub const REDIRECT: u32 = 7;
+pub const TO_PROXY: u32 = 0x5eed_0000;
+pub const BY_PROXY: u32 = 0x5eed_0001;
 /// Where `mark` is in a `struct __sk_buff`.
 const MARK: usize = 8;
 
@@ -38,7 +38,7 @@ fn ready(node: &Node, ready: u32) {
 }
 
 /// Action and mark of a packet that comes with `mark`.
-fn run(program: &ProgramMut<'_>, pod: Pod, packet: &Packet, mark: u32) -> (u32, u32) {
+pub fn run(program: &ProgramMut<'_>, pod: Pod, packet: &Packet, mark: u32) -> (u32, u32) {
     let mut before = context(pod.interface);
     before[MARK..MARK + 4].copy_from_slice(&mark.to_ne_bytes());
     let mut after = before.clone();
@@ -53,7 +53,7 @@ fn run(program: &ProgramMut<'_>, pod: Pod, packet: &Packet, mark: u32) -> (u32, 
     (action, mark)
 }
 
-fn last_reason(node: &Node) -> types::reason {
+pub fn last_reason(node: &Node) -> types::reason {
     types::reason(node.events().last().expect("an event").reason)
 }
 

@@ -30,25 +30,26 @@ pub(super) const PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.Ht
 /// `MARK_BY_PROXY` of bpf/include/abi/proxy.h: Envoy's connections to backends.
 const MARK_BY_PROXY: u32 = 0x5eed_0001;
 /// A connection on which nothing is asked for so long is closed, as one at layer 4 would be forgotten in the end.
-const IDLE: Duration = Duration::from_secs(3600);
+pub(super) const IDLE: Duration = Duration::from_secs(3600);
 /// Kept for the next request to a backend.
 const IDLE_UPSTREAM: Duration = Duration::from_secs(60);
 
 /// The filter of a service port's listener: routes by RDS under the listener's name, backends in the name of the client.
 pub(super) fn manager(listener: &Listener) -> HttpConnectionManager {
     let idle = listener.idle_timeout.unwrap_or(IDLE);
+    let mut manager = manager_for(&listener.name, idle);
+    manager.http_filters = vec![original_source(MARK_BY_PROXY), router()];
+    if let Some(options) = &mut manager.common_http_protocol_options {
+        options.max_connection_duration = duration::encode(listener.max_duration);
+    }
+    manager
+}
+
+/// A filter without HTTP filters whose routes come by RDS under `name`. Connections end when idle for `idle`.
+pub(super) fn manager_for(name: &str, idle: Duration) -> HttpConnectionManager {
     HttpConnectionManager {
-        stat_prefix: listener.name.clone(),
-        route_specifier: Some(RouteSpecifier::Rds(rds(&listener.name))),
-        http_filters: vec![
-            filter(
-                "envoy.filters.http.original_src",
-                pack(&OriginalSrc {
-                    mark: MARK_BY_PROXY,
-                }),
-            ),
-            router(),
-        ],
+        stat_prefix: name.to_owned(),
+        route_specifier: Some(RouteSpecifier::Rds(rds(name))),
         // The client is who it is, whatever it says in X-Forwarded-For: its address is Envoy's towards the backend.
         use_remote_address: Some(BoolValue { value: true }),
         skip_xff_append: true,
@@ -57,7 +58,6 @@ pub(super) fn manager(listener: &Listener) -> HttpConnectionManager {
         stream_idle_timeout: duration::encode(Some(idle)),
         common_http_protocol_options: Some(CommonOptions {
             idle_timeout: duration::encode(Some(idle)),
-            max_connection_duration: duration::encode(listener.max_duration),
             ..Default::default()
         }),
         upgrade_configs: vec![UpgradeConfig {
@@ -80,7 +80,15 @@ pub(super) fn rds(name: &str) -> Rds {
     }
 }
 
-/// The last filter of all.
+/// Has Envoy ask on from the client's address, with this mark.
+pub(super) fn original_source(mark: u32) -> HttpFilter {
+    filter(
+        "envoy.filters.http.original_src",
+        pack(&OriginalSrc { mark }),
+    )
+}
+
+/// The last filter.
 pub(super) fn router() -> HttpFilter {
     filter(
         "envoy.filters.http.router",
@@ -91,7 +99,7 @@ pub(super) fn router() -> HttpFilter {
     )
 }
 
-fn filter(name: &str, config: Any) -> HttpFilter {
+pub(super) fn filter(name: &str, config: Any) -> HttpFilter {
     HttpFilter {
         name: name.to_owned(),
         config_type: Some(ConfigType::TypedConfig(config)),

@@ -3,12 +3,14 @@
 //! Decoding is strict about what would change where traffic goes: a field that this mesh cannot honour is an error that names
 //! it, so that the agent refuses the resource instead of doing half of it. Fields that only Envoy itself needs are passed over.
 
+mod access_log;
 mod address;
 mod api_listener;
 mod cluster;
 mod duration;
 mod endpoints;
 mod http;
+mod inbound;
 mod limits;
 mod listener;
 mod metadata;
@@ -16,6 +18,7 @@ mod policy;
 mod problem;
 mod resource;
 mod route;
+mod tunnel;
 mod workload;
 
 use envoy_types::pb::google::protobuf::Any;
@@ -24,11 +27,13 @@ use prost::{Message, Name};
 pub use api_listener::{encode_api_listener, encode_client_routes};
 pub use cluster::{decode_cluster, encode_cluster};
 pub use endpoints::{decode_endpoints, encode_endpoints};
+pub use inbound::{encode_guard, encode_inbound};
 pub use listener::{decode_listener, encode_listener};
-pub use policy::{closed_policies, decode_policy, encode_policy};
+pub use policy::{closed_policies, decode_policy, decode_rule, encode_policy};
 pub use problem::{decode_problem, encode_problem};
 pub use resource::{decode, encode};
 pub use route::encode_routes;
+pub use tunnel::{ENTRY_PORT, TUNNEL_PORT, encode_tunnel_cluster, encode_tunnel_listener};
 pub use workload::{decode_workload, encode_workload};
 
 /// A resource that cannot be used, and the field that says so.

@@ -8,7 +8,8 @@ use envoy_types::pb::google::protobuf::Any;
 use super::{
     ConvertError, decode_cluster, decode_endpoints, decode_listener, decode_policy, decode_problem,
     decode_workload, encode_api_listener, encode_client_routes, encode_cluster, encode_endpoints,
-    encode_listener, encode_policy, encode_problem, encode_routes, encode_workload, pack, unpack,
+    encode_guard, encode_inbound, encode_listener, encode_policy, encode_problem, encode_routes,
+    encode_tunnel_cluster, encode_tunnel_listener, encode_workload, pack, unpack,
 };
 use crate::model::Resource;
 use crate::resource::ResourceType;
@@ -26,6 +27,10 @@ pub fn encode(resource: &Resource) -> Any {
         Resource::Routes(r) => pack(&encode_routes(r)),
         Resource::ApiListener(l) => pack(&encode_api_listener(l)),
         Resource::ClientRoutes(r) => pack(&encode_client_routes(r)),
+        Resource::TunnelCluster(c) => pack(&encode_tunnel_cluster(c)),
+        Resource::TunnelListener(l) => pack(&encode_tunnel_listener(l)),
+        Resource::Inbound(i) => pack(&encode_inbound(i)),
+        Resource::Guard(g) => pack(&encode_guard(g)),
         Resource::Problem(p) => pack(&encode_problem(p)),
     }
 }

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use super::ConvertError;
 use crate::model::policy::IpProtocol;
-use crate::model::{NamedPort, Workload, WorkloadKind};
-use crate::wire::workload::v1::{Kind, NamedPort as PbPort, Workload as Pb};
+use crate::model::{Mtls, MtlsMode, NamedPort, Workload, WorkloadKind};
+use crate::wire::workload::v1::{Kind, Mtls as PbMode, NamedPort as PbPort, Workload as Pb};
 
 /// The resource for `workload`.
 #[must_use]
@@ -26,7 +26,20 @@ pub fn encode_workload(workload: &Workload) -> Pb {
         zone: workload.zone.clone(),
         ports: workload.ports.iter().map(encode_port).collect(),
         unaccelerated: workload.unaccelerated,
+        mtls: encode_mode(workload.mtls.mode),
+        port_mtls: (workload.mtls.ports.iter())
+            .map(|(port, mode)| (u32::from(*port), encode_mode(*mode)))
+            .collect(),
+        tunnel: workload.mtls.tunnel,
     }
+}
+
+const fn encode_mode(mode: MtlsMode) -> i32 {
+    (match mode {
+        MtlsMode::Permissive => PbMode::Permissive,
+        MtlsMode::Strict => PbMode::Strict,
+        MtlsMode::Disable => PbMode::Disable,
+    }) as i32
 }
 
 fn encode_port(port: &NamedPort) -> PbPort {
@@ -52,7 +65,7 @@ fn address_bytes(address: &IpAddr) -> Vec<u8> {
 /// The workload in `pb`.
 ///
 /// # Errors
-/// No name, no kind, an address that is neither 4 nor 16 bytes, or a named port that is none.
+/// No name, no kind, an address that is neither 4 nor 16 bytes, a named port that is none, or an mTLS mode that is not known.
 pub fn decode_workload(pb: &Pb) -> Result<Workload, ConvertError> {
     if pb.name.is_empty() {
         return Err(ConvertError::new("name", "is empty"));
@@ -93,7 +106,35 @@ pub fn decode_workload(pb: &Pb) -> Result<Workload, ConvertError> {
             .map(|(i, port)| decode_port(port).map_err(|e| e.within(&format!("ports[{i}]"))))
             .collect::<Result<_, _>>()?,
         unaccelerated: pb.unaccelerated,
+        mtls: decode_mtls(pb)?,
     })
+}
+
+fn decode_mtls(pb: &Pb) -> Result<Mtls, ConvertError> {
+    let port = |(number, mode): (&u32, &i32)| {
+        let field = format!("port_mtls[{number}]");
+        let port = u16::try_from(*number).ok().filter(|p| *p != 0);
+        let port = port.ok_or_else(|| ConvertError::new(&field, "is not a port: 1 to 65535"))?;
+        Ok((port, decode_mode(*mode, &field)?))
+    };
+    Ok(Mtls {
+        mode: decode_mode(pb.mtls, "mtls")?,
+        ports: pb.port_mtls.iter().map(port).collect::<Result<_, _>>()?,
+        tunnel: pb.tunnel,
+    })
+}
+
+/// A mode that is not known is no permission to pass.
+fn decode_mode(mode: i32, field: &str) -> Result<MtlsMode, ConvertError> {
+    match PbMode::try_from(mode) {
+        Ok(PbMode::Permissive) => Ok(MtlsMode::Permissive),
+        Ok(PbMode::Strict) => Ok(MtlsMode::Strict),
+        Ok(PbMode::Disable) => Ok(MtlsMode::Disable),
+        Err(_) => Err(ConvertError::new(
+            field,
+            format!("{mode} is none of PERMISSIVE, STRICT and DISABLE"),
+        )),
+    }
 }
 
 fn decode_port(pb: &PbPort) -> Result<NamedPort, ConvertError> {

@@ -169,8 +169,11 @@ pub enum Match {
     SpiffeId(StringMatch),
     /// What kind of thing it is.
     Kind(PeerKind),
-    /// Something that only a proxy can see, in words ("header :path"): neither true nor false in the kernel, which refuses what
-    /// depends on it.
+    /// Path of an HTTP request, without query: the destination's Envoy judges it.
+    Path(StringMatch),
+    /// Header of an HTTP request, with such a value if one is given; `:method` and `:authority` among them. As [`Match::Path`].
+    Header(String, Option<StringMatch>),
+    /// Something that nobody here can see, in words ("request.auth.claims"): neither true nor false, and what depends on it is refused.
     Layer7(String),
 }
 
@@ -205,6 +208,26 @@ pub struct Cidr {
     pub address: IpAddr,
     /// Bits that count: 0 to 32, or to 128 for IPv6.
     pub prefix: u8,
+}
+
+impl Expr {
+    /// Visits every single condition in it.
+    pub fn matches<'a>(&'a self, visit: &mut impl FnMut(&'a Match)) {
+        match self {
+            Self::Any => {}
+            Self::All(list) | Self::OneOf(list) => list.iter().for_each(|e| e.matches(visit)),
+            Self::Not(inner) => inner.matches(visit),
+            Self::Is(single) => visit(single),
+        }
+    }
+}
+
+impl Match {
+    /// Whether it is about a request, which Envoy sees and the kernel does not.
+    #[must_use]
+    pub const fn is_of_request(&self) -> bool {
+        matches!(self, Self::Path(_) | Self::Header(..))
+    }
 }
 
 impl Cidr {
@@ -249,6 +272,15 @@ impl StringMatch {
     pub fn exactly(text: &str) -> Self {
         Self {
             pattern: Pattern::Exact(text.to_owned()),
+            ignore_case: false,
+        }
+    }
+
+    /// Whatever begins with this.
+    #[must_use]
+    pub fn prefix(text: &str) -> Self {
+        Self {
+            pattern: Pattern::Prefix(text.to_owned()),
             ignore_case: false,
         }
     }

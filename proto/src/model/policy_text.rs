@@ -91,6 +91,9 @@ impl Display for Match {
                 PeerKind::Node => "a node",
                 PeerKind::External => "neither pod nor node",
             }),
+            Self::Path(text) => write!(f, "path {text}"),
+            Self::Header(name, None) => write!(f, "header {name}"),
+            Self::Header(name, Some(text)) => write!(f, "header {name} {text}"),
             Self::Layer7(what) => write!(f, "layer 7 ({what})"),
         }
     }

@@ -1,7 +1,8 @@
 //! Any one thing that the control plane tells a node.
 
 use super::{
-    ApiListener, Cluster, ClusterEndpoints, Listener, Policy, Problem, RouteTable, Workload,
+    ApiListener, Cluster, ClusterEndpoints, Guard, Inbound, Listener, Policy, Problem, RouteTable,
+    TunnelCluster, TunnelListener, Workload,
 };
 use crate::resource::ResourceType;
 
@@ -20,6 +21,14 @@ pub enum Resource {
     ApiListener(ApiListener),
     /// Where its calls go.
     ClientRoutes(RouteTable),
+    /// How an identity opens tunnels; for the Envoy of its node.
+    TunnelCluster(TunnelCluster),
+    /// One end of a node's tunnels; for its Envoy.
+    TunnelListener(TunnelListener),
+    /// Pods in whose place a node's Envoy takes connections.
+    Inbound(Inbound),
+    /// What it asks of their requests.
+    Guard(Guard),
     /// Who may talk to whom.
     Policy(Policy),
     /// A pod or node.
@@ -33,10 +42,13 @@ impl Resource {
     #[must_use]
     pub const fn resource_type(&self) -> ResourceType {
         match self {
-            Self::Cluster(_) => ResourceType::Cluster,
+            Self::Cluster(_) | Self::TunnelCluster(_) => ResourceType::Cluster,
             Self::Endpoints(_) => ResourceType::Endpoints,
-            Self::Listener(_) | Self::ApiListener(_) => ResourceType::Listener,
-            Self::Routes(_) | Self::ClientRoutes(_) => ResourceType::Route,
+            Self::Listener(_)
+            | Self::ApiListener(_)
+            | Self::Inbound(_)
+            | Self::TunnelListener(_) => ResourceType::Listener,
+            Self::Routes(_) | Self::ClientRoutes(_) | Self::Guard(_) => ResourceType::Route,
             Self::Policy(_) => ResourceType::Policy,
             Self::Workload(_) => ResourceType::Workload,
             Self::Problem(_) => ResourceType::Problem,
@@ -49,6 +61,17 @@ impl Resource {
         matches!(self, Self::ApiListener(_) | Self::ClientRoutes(_))
     }
 
+    /// The node whose Envoy alone takes it; `None`: whoever asks.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        match self {
+            Self::Inbound(i) => Some(&i.node),
+            Self::TunnelCluster(c) => Some(&c.node),
+            Self::TunnelListener(l) => Some(&l.node),
+            _ => None,
+        }
+    }
+
     /// Its name, unique within its type.
     #[must_use]
     pub fn name(&self) -> String {
@@ -58,6 +81,10 @@ impl Resource {
             Self::Listener(l) => l.name.clone(),
             Self::ApiListener(l) => l.name.clone(),
             Self::Routes(r) | Self::ClientRoutes(r) => r.name.clone(),
+            Self::TunnelCluster(c) => c.name.clone(),
+            Self::TunnelListener(l) => l.name.clone(),
+            Self::Inbound(i) => i.name(),
+            Self::Guard(g) => g.name.clone(),
             Self::Policy(p) => p.name.clone(),
             Self::Workload(w) => w.name.clone(),
             Self::Problem(p) => p.name(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use super::mtls::Mtls;
 use super::policy::IpProtocol;
 
 /// What kind of thing has the addresses.
@@ -54,4 +55,6 @@ pub struct Workload {
     pub ports: Vec<NamedPort>,
     /// Its connections stay with TCP where they could go from socket to socket.
     pub unaccelerated: bool,
+    /// How connections from other nodes have to reach it.
+    pub mtls: Mtls,
 }

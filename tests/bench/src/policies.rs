@@ -100,6 +100,7 @@ fn engine(pins: &Path) -> Result<PolicyEngine> {
     let config = PolicyConfig {
         node: NODE.to_owned(),
         default: Verdict::Allow,
+        opens_tunnels: false,
     };
     Ok(PolicyEngine::new(loaded.policy_tables()?, config)?)
 }
@@ -153,6 +154,7 @@ fn pod(index: u32, local: bool) -> Workload {
         labels: labels.into(),
         host_network: false,
         unaccelerated: false,
+        mtls: Default::default(),
         ports: Vec::new(),
     }
 }

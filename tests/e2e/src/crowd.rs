@@ -136,6 +136,7 @@ impl Admin for Served {
     type ListConntrackStream = Rows<wire::Connection>;
     type ListPoliciesStream = Rows<wire::Policy>;
     type ListEdgesStream = Rows<wire::EdgeItem>;
+    type ListCertificatesStream = Rows<wire::Certificate>;
 
     async fn get_status(
         &self,
@@ -183,6 +184,13 @@ impl Admin for Served {
         &self,
         _: Request<wire::ListRequest>,
     ) -> Result<Response<Self::ListPoliciesStream>, Status> {
+        none()
+    }
+
+    async fn list_certificates(
+        &self,
+        _: Request<wire::ListRequest>,
+    ) -> Result<Response<Self::ListCertificatesStream>, Status> {
         none()
     }
 

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use weft_proto::model::policy::{Match, Pattern, StringMatch};
 
+use super::request::{self, header_name};
 use super::{cidr, part};
 use crate::object::{Clause, Side};
 use crate::read::findings::Findings;
@@ -22,7 +23,12 @@ enum Attribute {
     SourceAddress,
     DestinationAddress,
     DestinationPort,
-    /// Something that only a proxy sees.
+    RequestHost,
+    RequestMethod,
+    RequestPath,
+    /// `request.headers[NAME]`
+    RequestHeader,
+    /// Something that nobody here sees.
     Layer7(Side),
 }
 
@@ -51,13 +57,9 @@ const SOURCE: [(&str, &str, Attribute); 6] = [
 
 const OPERATION: [(&str, &str, Attribute); 4] = [
     ("ports", "notPorts", Attribute::DestinationPort),
-    ("hosts", "notHosts", Attribute::Layer7(Side::Destination)),
-    (
-        "methods",
-        "notMethods",
-        Attribute::Layer7(Side::Destination),
-    ),
-    ("paths", "notPaths", Attribute::Layer7(Side::Destination)),
+    ("hosts", "notHosts", Attribute::RequestHost),
+    ("methods", "notMethods", Attribute::RequestMethod),
+    ("paths", "notPaths", Attribute::RequestPath),
 ];
 
 const CONDITIONS: [(&str, Attribute); 6] = [
@@ -76,7 +78,12 @@ impl Attribute {
             | Self::SourceNamespace
             | Self::SourceAccount
             | Self::SourceAddress => Side::Source,
-            Self::DestinationAddress | Self::DestinationPort => Side::Destination,
+            Self::DestinationAddress
+            | Self::DestinationPort
+            | Self::RequestHost
+            | Self::RequestMethod
+            | Self::RequestPath
+            | Self::RequestHeader => Side::Destination,
             Self::Layer7(side) => side,
         }
     }
@@ -149,8 +156,12 @@ pub(super) fn condition(
 ) -> Option<Clause> {
     let shape: ConditionShape = part::read(value, path, findings)?;
     let known = CONDITIONS.iter().find(|(key, _)| *key == shape.key);
-    // Request headers, tokens, TLS server names: whatever it is, the kernel does not see it.
-    let attribute = known.map_or(Attribute::Layer7(Side::Source), |(_, attribute)| *attribute);
+    let attribute = match known {
+        Some((_, attribute)) => *attribute,
+        None if header_name(&shape.key).is_some() => Attribute::RequestHeader,
+        // Tokens, TLS server names: whatever it is, nobody here sees it.
+        None => Attribute::Layer7(Side::Source),
+    };
     let (is, not) = (
         shape.values.unwrap_or_default(),
         shape.not_values.unwrap_or_default(),
@@ -192,7 +203,7 @@ fn clause(
         {
             findings.warn(
                 path,
-                "needs layer 7, which the kernel does not see: what depends on it is refused",
+                "is nothing that the kernel or Envoy can tell here: what depends on it is refused",
             );
         }
         return Some(Some(Clause {
@@ -204,7 +215,7 @@ fn clause(
     let mut all = |(path, texts): &(String, &[String])| {
         let mut good = Vec::with_capacity(texts.len());
         for (i, text) in texts.iter().enumerate() {
-            match meaning(attribute, text, namespace) {
+            match meaning(attribute, lists.name, text, namespace) {
                 Ok(matches) => good.push(matches),
                 Err(message) => findings.invalid(format!("{path}[{i}]"), message),
             }
@@ -219,8 +230,13 @@ fn clause(
     }))
 }
 
-fn meaning(attribute: Attribute, text: &str, namespace: &str) -> Result<Match, String> {
+/// `name` is that of the field.
+fn meaning(attribute: Attribute, name: &str, text: &str, namespace: &str) -> Result<Match, String> {
     match attribute {
+        Attribute::RequestHost => request::host(text),
+        Attribute::RequestMethod => request::method(text),
+        Attribute::RequestPath => request::path(text),
+        Attribute::RequestHeader => request::header(name, text),
         Attribute::SourcePrincipal => pattern(text, SPIFFE).map(Match::SpiffeId),
         Attribute::SourceNamespace => pattern(text, "").map(Match::Namespace),
         Attribute::SourceAccount => account(text, namespace),
@@ -233,7 +249,7 @@ fn meaning(attribute: Attribute, text: &str, namespace: &str) -> Result<Match, S
 }
 
 /// "abc", "abc*", "*abc", or "*" for whatever is there at all. What is compared begins with `scheme`, which the pattern leaves out.
-fn pattern(text: &str, scheme: &str) -> Result<StringMatch, String> {
+pub(super) fn pattern(text: &str, scheme: &str) -> Result<StringMatch, String> {
     if text.is_empty() {
         return Err("is empty, which nothing is".to_owned());
     }

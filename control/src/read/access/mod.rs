@@ -11,7 +11,9 @@ mod cluster_network_policy;
 mod label_selector;
 mod network_policy;
 mod part;
+pub(super) mod peer_authentication;
 mod port;
+mod request;
 #[cfg(test)]
 mod tests;
 

@@ -18,6 +18,7 @@ const OUTSIDE: [u8; 4] = [192, 0, 2, 1];
 pub(super) fn judge(packet: &Packet) -> Judged {
     let allowed = packet.destination.port() == 8080;
     let ingress = Judgement {
+        by_proxy: false,
         allowed,
         reason: Reason::REASON_DEFAULT,
         rule: 0,

@@ -18,22 +18,27 @@ pub(crate) struct Decision {
     pub(crate) audit: u32,
 }
 
-/// Which rule of a policy matches: certainly, perhaps (then only a proxy knows), or none.
+/// Which rule of a policy matches: certainly, perhaps, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Hit {
     pub(crate) matches: Tri,
+    /// Perhaps: Envoy can tell. Else nobody can.
+    pub(crate) told_by_proxy: bool,
     pub(crate) rule: u32,
 }
 
 impl Hit {
     pub(crate) const NONE: Self = Self {
         matches: Tri::No,
+        told_by_proxy: false,
         rule: 0,
     };
 
-    /// Of two rules of one policy: the first that matches, else the first that may.
-    pub(crate) fn or(self, later: Self) -> Self {
-        if later.matches > self.matches {
+    /// Of two rules of one policy: the first that matches, else the first that may. What nobody can tell lets nothing through: it comes
+    /// after what Envoy can tell where rules allow, and before it where they refuse.
+    pub(crate) fn or(self, later: Self, effect: Effect) -> Self {
+        let rank = |hit: &Self| (hit.matches, hit.told_by_proxy == (effect != Effect::Deny));
+        if rank(&later) > rank(&self) {
             later
         } else {
             self
@@ -66,11 +71,12 @@ pub(crate) fn decide(policies: &[Asked<'_>], default: Verdict) -> Steps<Decision
     let audited = outcome(&all, default);
     decided.zip(&audited, |outcome, audited| {
         match (outcome.verdict, audited.verdict) {
-            (Verdict::Allow, Verdict::Deny) if audited.audited == 0 => {
-                outcome.decision(audited.rule)
+            (Verdict::Deny, _) | (_, Verdict::Allow) | (Verdict::Proxy, Verdict::Proxy) => {
+                outcome.decision(0)
             }
-            (Verdict::Allow, Verdict::Deny) => outcome.decision(audited.audited),
-            _ => outcome.decision(0),
+            // Would be refused, or Envoy asked.
+            _ if audited.audited == 0 => outcome.decision(audited.rule),
+            _ => outcome.decision(audited.audited),
         }
     })
 }
@@ -191,14 +197,23 @@ fn audited(policy: &CompiledPolicy, rule: u32) -> u32 {
 }
 
 impl Outcome {
-    /// This, or `matched` where the rule matches. Where only a proxy knows whether it does, and it matters, it is refused.
+    /// This, or `matched` where the rule matches. Where that is not known, and it matters, Envoy is asked, or it is refused.
     fn unless(self, hit: Hit, matched: Self) -> Self {
         match hit.matches {
             Tri::No => self,
             Tri::Yes => matched,
             Tri::Maybe if self.verdict == matched.verdict => self,
+            // Envoy is asked already.
+            Tri::Maybe if self.verdict == Verdict::Proxy && hit.told_by_proxy => self,
+            Tri::Maybe if self.verdict == Verdict::Proxy && matched.verdict == Verdict::Allow => {
+                self
+            }
             Tri::Maybe => Self {
-                verdict: Verdict::Deny,
+                verdict: if hit.told_by_proxy {
+                    Verdict::Proxy
+                } else {
+                    Verdict::Deny
+                },
                 reason: RuleReason::Layer7,
                 rule: hit.rule,
                 audited: matched.audited.max(self.audited),
@@ -213,6 +228,8 @@ impl Outcome {
             (Verdict::Deny, Verdict::Deny) if !certain(&self) && certain(&other) => other,
             (Verdict::Deny, _) => self,
             (_, Verdict::Deny) => other,
+            (Verdict::Proxy, _) => self,
+            (_, Verdict::Proxy) => other,
             _ if self.reason == RuleReason::Default => other,
             _ => self,
         }

@@ -89,6 +89,13 @@ pub(crate) fn condition(expr: &Expr, end: End) -> Tree<Leaf> {
     }
 }
 
+/// Whether Envoy can tell whatever of `expr` the kernel cannot.
+pub(crate) fn can_be_told(expr: &Expr, end: End) -> bool {
+    let mut all = true;
+    expr.matches(&mut |single| all &= single.is_of_request() || leaf(single, end).is_some());
+    all
+}
+
 fn leaf(single: &Match, end: End) -> Option<Leaf> {
     let fact = match single {
         Match::Address(cidr) => Fact::Address(*cidr),
@@ -98,7 +105,7 @@ fn leaf(single: &Match, end: End) -> Option<Leaf> {
         Match::Label(key, Some(text)) => Fact::Label(key.clone(), Some(Text::new(text)?)),
         Match::SpiffeId(text) => Fact::SpiffeId(Text::new(text)?),
         Match::Kind(kind) => Fact::Kind(*kind),
-        Match::Layer7(_) => return None,
+        Match::Path(_) | Match::Header(..) | Match::Layer7(_) => return None,
         Match::Ports(..) | Match::PortName(_) | Match::Protocol(_) if end == End::Source => {
             return None;
         }

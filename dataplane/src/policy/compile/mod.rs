@@ -19,7 +19,7 @@ pub(crate) use chain::Decision;
 pub(crate) use fact::Fact;
 pub(crate) use own::Own;
 pub(crate) use plan::{Part, Plan};
-pub(crate) use policy::CompiledPolicy;
+pub(crate) use policy::{CompiledPolicy, asks_proxy};
 pub(crate) use set::{CompiledSet, DEFAULT, FunctionIndex};
 pub(crate) use steps::Steps;
 pub(crate) use text::Text;

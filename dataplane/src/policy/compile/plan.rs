@@ -22,6 +22,13 @@ pub(crate) struct Plan {
     pub(crate) default: Verdict,
 }
 
+impl Plan {
+    /// Whether Envoy may have to be asked about a connection.
+    pub(crate) fn asks_proxy(&self) -> bool {
+        self.parts.iter().any(|part| part.policy.asks_proxy)
+    }
+}
+
 impl Part {
     pub(crate) fn new(policy: Arc<CompiledPolicy>, own: &Own<'_>) -> Self {
         let own = policy.rules.iter().map(|rule| own.answer(rule)).collect();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use weft_proto::model::Policy;
 use weft_proto::model::policy::{Cidr, Direction, Effect, Mode, Rule, Tier};
 
-use super::fact::{End, Fact, Leaf, condition};
+use super::fact::{End, Fact, Leaf, can_be_told, condition};
 use super::steps::Steps;
 use super::tree::Tree;
 use super::tri::Tri;
@@ -23,6 +23,8 @@ pub(crate) struct CompiledPolicy {
     /// Number of "selects, and none of its rules matches".
     pub(crate) selects: u32,
     pub(crate) rules: Vec<CompiledRule>,
+    /// Whether Envoy may have to be asked what it says.
+    pub(crate) asks_proxy: bool,
     /// Prefixes that identities have to know for its sake.
     pub(crate) cidrs: BTreeSet<Cidr>,
 }
@@ -38,6 +40,8 @@ pub(crate) struct CompiledRule {
     pub(crate) peer: Tree<PeerLeaf>,
     /// What `peer` asks about identities.
     pub(crate) atoms: Vec<Atom>,
+    /// Whether Envoy can tell whatever the kernel cannot.
+    pub(crate) told_by_proxy: bool,
     /// Whether `own` may differ between the workload's IPv4 and IPv6 addresses. Then the last atom is [`Atom::IsV4`].
     pub(crate) by_family: bool,
 }
@@ -70,7 +74,7 @@ impl CompiledPolicy {
         let rules: Vec<CompiledRule> = policy
             .rules
             .iter()
-            .map(|(name, rule)| CompiledRule::new(number(name), rule, policy.direction))
+            .map(|(name, rule)| CompiledRule::new(number(name), rule, policy))
             .collect();
         let cidrs = rules.iter().flat_map(CompiledRule::cidrs).collect();
         Self {
@@ -78,6 +82,7 @@ impl CompiledPolicy {
             tier: policy.tier,
             mode: policy.mode,
             effect: policy.effect,
+            asks_proxy: asks_proxy(policy),
             selects: number(crate::policy::rule_ids::SELECTS),
             rules,
             cidrs,
@@ -92,10 +97,11 @@ impl CompiledPolicy {
 }
 
 impl CompiledRule {
-    fn new(id: u32, rule: &Rule, direction: Direction) -> Self {
+    fn new(id: u32, rule: &Rule, policy: &Policy) -> Self {
+        let told_by_proxy = is_told_by_proxy(policy, rule);
         let source = condition(&rule.source, End::Source);
         let destination = condition(&rule.destination, End::Destination);
-        let (own, peer) = match direction {
+        let (own, peer) = match policy.direction {
             Direction::Egress => (source, destination),
             Direction::Ingress => (destination, source),
         };
@@ -111,6 +117,7 @@ impl CompiledRule {
             own,
             peer,
             atoms,
+            told_by_proxy,
             by_family,
         }
     }
@@ -130,6 +137,29 @@ impl CompiledRule {
         }
         cidrs
     }
+}
+
+/// Whether Envoy may have to be asked what this policy says. The audit of a policy changes nobody's path.
+pub(crate) fn asks_proxy(policy: &Policy) -> bool {
+    let mut rules = policy.rules.values();
+    policy.mode == Mode::Enforce
+        && rules.any(|rule| is_about_requests(rule) && is_told_by_proxy(policy, rule))
+}
+
+/// Whether Envoy can tell whatever the kernel cannot. It stands before the destination, and asks the mesh's policies alone.
+fn is_told_by_proxy(policy: &Policy, rule: &Rule) -> bool {
+    policy.direction == Direction::Ingress
+        && policy.tier == Tier::Mesh
+        && can_be_told(&rule.source, End::Source)
+        && can_be_told(&rule.destination, End::Destination)
+}
+
+fn is_about_requests(rule: &Rule) -> bool {
+    let mut found = false;
+    for expr in [&rule.source, &rule.destination] {
+        expr.matches(&mut |single| found |= single.is_of_request());
+    }
+    found
 }
 
 /// A tree in which facts that stand together are one atom.

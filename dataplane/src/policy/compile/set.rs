@@ -198,14 +198,20 @@ impl CompiledSet {
             if matches.as_constant() == Some(Tri::No) {
                 continue;
             }
-            let id = rule_at(&self.plan, *place).id;
+            let rule = rule_at(&self.plan, *place);
+            let (rule, told_by_proxy) = (rule.id, rule.told_by_proxy);
             let hits = matches.map(|matches| match matches {
                 Tri::No => Hit::NONE,
-                matches => Hit { matches, rule: id },
+                matches => Hit {
+                    matches,
+                    told_by_proxy,
+                    rule,
+                },
             });
-            if let Some((_, all)) = asked.get_mut(place.part) {
+            if let Some((policy, all)) = asked.get_mut(place.part) {
+                let effect = policy.effect;
                 *all = Some(match all.take() {
-                    Some(earlier) => earlier.zip(&hits, Hit::or),
+                    Some(earlier) => earlier.zip(&hits, |a, b| a.or(b, effect)),
                     None => hits,
                 });
             }

@@ -234,7 +234,7 @@ fn is(single: &Match, end: &End<'_>, port: Option<Port>) -> Option<bool> {
             text(id.filter(|id| !id.is_empty()), wanted)
         }
         Match::Kind(kind) => end.kind == *kind,
-        Match::Layer7(_) => return None,
+        Match::Path(_) | Match::Header(..) | Match::Layer7(_) => return None,
     })
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use weft_proto::model::policy::Direction;
 
 use crate::tables::memory::MemoryTable;
+use crate::tables::mtls::MtlsTables;
 use crate::tables::policy::{
     CidrKey, IdentityEntry, IdentityNumber, LocalWorkload, NodePart, PeerKey, PolicySet,
     PolicySettings, PolicyTables, RuleEntry, RuleRange, RuleReason, Verdict,
@@ -82,6 +83,10 @@ impl Kernel {
             peer_rules: watched(self, &self.peers),
             rules: watched(self, &self.rules),
             settings: watched(self, &self.settings),
+            mtls: MtlsTables {
+                modes: Box::new(MemoryTable::new("mtls_modes", 0)),
+                state: Box::new(MemoryTable::new("mtls_state", 1)),
+            },
         }
     }
 

@@ -58,6 +58,7 @@ pub(super) fn pod(name: &str, address: &str, text: &str) -> Workload {
         spiffe_id: format!("spiffe://mesh/ns/{namespace}/sa/default"),
         host_network: false,
         unaccelerated: false,
+        mtls: Default::default(),
         ports: vec![NamedPort {
             name: "http".to_owned(),
             port: 80,
@@ -181,6 +182,7 @@ impl Node {
         let config = PolicyConfig {
             node: HERE.to_owned(),
             default: world.default,
+            opens_tunnels: false,
         };
         Self {
             engine: PolicyEngine::new(kernel.tables(), config).expect("tables can be read"),

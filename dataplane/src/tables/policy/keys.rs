@@ -74,6 +74,8 @@ pub struct PolicySet {
 /// What judges a local pod's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalWorkload {
+    /// Envoy may have to be asked about what is opened to it.
+    pub layer7: bool,
     /// Those that it opens.
     pub egress: PolicySet,
     /// Those that are opened to it.
@@ -96,6 +98,8 @@ pub enum Verdict {
     Allow = verdict::VERDICT_ALLOW.0 as isize,
     /// It is refused.
     Deny = verdict::VERDICT_DENY.0 as isize,
+    /// Ingress: the node's Envoy decides, request by request.
+    Proxy = verdict::VERDICT_PROXY.0 as isize,
 }
 
 /// Why a rule lets through or refuses.

@@ -12,6 +12,7 @@ pub use keys::{
 };
 
 use super::Table;
+use super::mtls::MtlsTables;
 
 /// All tables that the policy engine writes. The kernel only reads them.
 pub struct PolicyTables {
@@ -27,4 +28,6 @@ pub struct PolicyTables {
     pub rules: Box<dyn Table<u32, RuleEntry>>,
     /// One entry, under 0.
     pub settings: Box<dyn Table<u32, PolicySettings>>,
+    /// What pods take from other nodes.
+    pub mtls: MtlsTables,
 }

@@ -31,6 +31,7 @@ impl Record for LocalWorkload {
         types::local_workload {
             egress: raw_set(self.egress),
             ingress: raw_set(self.ingress),
+            flags: if self.layer7 { LAYER7 } else { 0 },
         }
     }
 
@@ -38,6 +39,7 @@ impl Record for LocalWorkload {
         Some(Self {
             egress: set(raw.egress)?,
             ingress: set(raw.ingress)?,
+            layer7: raw.flags & LAYER7 != 0,
         })
     }
 }
@@ -78,7 +80,8 @@ impl Record for RuleRange {
     }
 }
 
-const VERDICTS: [Verdict; 2] = [Verdict::Allow, Verdict::Deny];
+const VERDICTS: [Verdict; 3] = [Verdict::Allow, Verdict::Deny, Verdict::Proxy];
+const LAYER7: u32 = types::workload_flags::WORKLOAD_LAYER7.0;
 const REASONS: [RuleReason; 5] = [
     RuleReason::Default,
     RuleReason::Policy,

@@ -52,6 +52,8 @@ pub(super) fn encode(condition: &Match) -> Pb {
         Match::Protocol(protocol) => (vec!["protocol"], word(&PROTOCOLS, *protocol)),
         Match::PortName(name) => (vec!["portName"], exact(name)),
         Match::Layer7(what) => (vec!["layer7"], exact(what)),
+        Match::Path(_) => (vec!["layer7"], exact("path")),
+        Match::Header(name, _) => (vec!["layer7"], exact(name)),
         Match::Address(_) => (vec!["layer7"], exact("address")),
         Match::Ports(..) => (vec!["layer7"], exact("port of the source")),
     };

@@ -3,16 +3,19 @@
 //! See <https://www.envoyproxy.io/docs/envoy/latest/api-v3/config/rbac/v3/rbac.proto>.
 //!
 //! Decoding never widens what a policy allows: what is not understood is an error, and what only a proxy can judge becomes
-//! [`Match::Layer7`](crate::model::policy::Match::Layer7), which the kernel refuses.
+//! [`Match::Layer7`](crate::model::policy::Match::Layer7), which the kernel refuses, unless it is about a path or headers, which the
+//! destination's Envoy judges.
 
 mod cidr;
 mod metadata;
 mod permission;
 mod principal;
+mod request;
 mod rules;
 mod selector;
 mod text;
 
+pub(super) use rules::encode as encode_rule;
 pub(super) use text::encode as encode_string;
 
 use std::collections::BTreeMap;
@@ -144,6 +147,16 @@ fn without_origin(name: &str) -> ObjectRef {
         namespace: String::new(),
         name: name.to_owned(),
     }
+}
+
+/// One rule of an RBAC.
+///
+/// # Errors
+/// A condition that nothing here can judge.
+pub fn decode_rule(
+    pb: &envoy_types::pb::envoy::config::rbac::v3::Policy,
+) -> Result<Rule, ConvertError> {
+    rules::decode(pb)
 }
 
 fn unknown(field: &str, number: i32) -> ConvertError {

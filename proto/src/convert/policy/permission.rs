@@ -9,7 +9,7 @@ use envoy_types::pb::envoy::config::rbac::v3::{
 };
 use envoy_types::pb::envoy::r#type::v3::Int32Range;
 
-use super::{cidr, metadata, rules};
+use super::{cidr, metadata, request, rules};
 use crate::convert::ConvertError;
 use crate::model::policy::{Expr, Match};
 
@@ -33,6 +33,8 @@ pub(super) fn encode(expr: &Expr) -> Pb {
             start: (*first).into(),
             end: i32::from(*last) + 1,
         }),
+        Expr::Is(Match::Path(path)) => Rule::UrlPath(request::path(path)),
+        Expr::Is(Match::Header(name, value)) => Rule::Header(request::header(name, value.as_ref())),
         Expr::Is(other) => Rule::SourcedMetadata(SourcedMetadata {
             metadata_matcher: Some(metadata::encode(other)),
             metadata_source: 0,
@@ -74,8 +76,8 @@ pub(super) fn decode(pb: &Pb) -> Result<Expr, ConvertError> {
             metadata::decode_sourced(sourced, metadata::Side::Destination)
                 .map_err(|e| e.within("sourced_metadata"))
         }
-        Rule::Header(header) => Ok(layer7(format!("header {}", header.name))),
-        Rule::UrlPath(_) => Ok(layer7("URL path".to_owned())),
+        Rule::Header(header) => request::decode_header(header).map_err(|e| e.within("header")),
+        Rule::UrlPath(path) => request::decode_path(path).map_err(|e| e.within("url_path")),
         Rule::UriTemplate(_) => Ok(layer7("URI template".to_owned())),
         Rule::RequestedServerName(_) => Ok(layer7("TLS server name".to_owned())),
         Rule::Matcher(matcher) => Ok(layer7(format!("matcher {}", matcher.name))),

@@ -8,7 +8,7 @@ use envoy_types::pb::envoy::config::rbac::v3::{
     principal::{Authenticated, Identifier, Set},
 };
 
-use super::{cidr, metadata, rules, text};
+use super::{cidr, metadata, request, rules, text};
 use crate::convert::ConvertError;
 use crate::model::policy::{Expr, Match, StringMatch};
 
@@ -28,6 +28,10 @@ pub(super) fn encode(expr: &Expr) -> Pb {
         Expr::Is(Match::SpiffeId(id)) => Identifier::Authenticated(Authenticated {
             principal_name: (*id != StringMatch::anything()).then(|| text::encode(id)),
         }),
+        Expr::Is(Match::Path(path)) => Identifier::UrlPath(request::path(path)),
+        Expr::Is(Match::Header(name, value)) => {
+            Identifier::Header(request::header(name, value.as_ref()))
+        }
         Expr::Is(other) => Identifier::SourcedMetadata(SourcedMetadata {
             metadata_matcher: Some(metadata::encode(other)),
             metadata_source: 0,
@@ -73,8 +77,10 @@ pub(super) fn decode(pb: &Pb) -> Result<Expr, ConvertError> {
             metadata::decode_sourced(sourced, metadata::Side::Source)
                 .map_err(|e| e.within("sourced_metadata"))
         }
-        Identifier::Header(header) => Ok(layer7(format!("header {}", header.name))),
-        Identifier::UrlPath(_) => Ok(layer7("URL path".to_owned())),
+        Identifier::Header(header) => {
+            request::decode_header(header).map_err(|e| e.within("header"))
+        }
+        Identifier::UrlPath(path) => request::decode_path(path).map_err(|e| e.within("url_path")),
         Identifier::FilterState(state) => Ok(layer7(format!("filter state {}", state.key))),
         Identifier::Custom(custom) => Ok(layer7(format!("custom principal {}", custom.name))),
     }

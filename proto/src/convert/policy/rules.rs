@@ -6,7 +6,7 @@ use super::{permission, principal};
 use crate::convert::ConvertError;
 use crate::model::policy::{Expr, Match, Rule};
 
-pub(super) fn encode(rule: &Rule) -> Pb {
+pub(in crate::convert) fn encode(rule: &Rule) -> Pb {
     Pb {
         permissions: vec![permission::encode(&rule.destination)],
         principals: vec![principal::encode(&rule.source)],

@@ -48,6 +48,7 @@ impl Node {
                 DefaultPolicy::Allow => Verdict::Allow,
                 DefaultPolicy::Deny => Verdict::Deny,
             },
+            opens_tunnels: false,
         };
         Ok(Self {
             control: Control::default(),

@@ -1,0 +1,204 @@
+//! Two nodes with agents and Envoys, one control plane with a CA, and somebody who watches the wire.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use weft_e2e::http::{service, with_envoy};
+use weft_e2e::mesh::{TARGET, vips};
+use weft_e2e::wait::LONG;
+use weft_e2e::{Result, eventually};
+use weft_lab::{Lab, Node, Pod, PodSpec, Process, Weft, WeftOptions};
+
+/// What must not be seen between nodes.
+pub const MARKER: &str = "weft-plain-text-marker";
+
+/// Pods `client` and `stranger` on n1, each with a service account of its own, and servers `near` on n1 and `far` on n2.
+pub struct Town {
+    // Dropped before the lab.
+    wire: Process,
+    _servers: Vec<Process>,
+    pub agents: Vec<Weft>,
+    _control: Weft,
+    pub lab: Lab,
+}
+
+pub fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fixtures")
+        .join(name)
+}
+
+/// Of namespace default, or of what `more` selects there.
+pub fn peer_authentication(mode: &str, more: &str) -> String {
+    format!(
+        "apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {{name: mtls, namespace: default}}
+spec:
+  mtls: {{mode: {mode}}}
+{more}"
+    )
+}
+
+impl Town {
+    pub fn start() -> Result<Self> {
+        let pod = |name: &str, node: &str| {
+            PodSpec::new(name, node)
+                .label("app", name)
+                .service_account(name)
+        };
+        let lab = Lab::builder()
+            .node("n1")
+            .node("n2")
+            .pod(pod("client", "n1"))
+            .pod(pod("stranger", "n1"))
+            .pod(pod("near", "n1"))
+            .pod(pod("far", "n2"))
+            .build()?;
+        lab.publish()?;
+        for (name, index) in [("near", 1), ("far", 2), ("web", 3)] {
+            let yaml = service(name, index).yaml();
+            lab.manifests().write(&format!("service-{name}"), &yaml)?;
+        }
+        let control_node = lab.node("n2")?;
+        let options = WeftOptions::default();
+        let control = Weft::control(&control_node, lab.manifests(), 15010, options)?;
+        let address = format!("{}:15010", control_node.addresses().v4);
+        let agents = lab
+            .nodes()
+            .iter()
+            .map(|node| Weft::agent(node, &address, with_envoy()))
+            .collect::<Result<Vec<_>, _>>()?;
+        for agent in &agents {
+            agent.wait_ready(LONG)?;
+        }
+        let mut servers = Vec::new();
+        for name in ["near", "far"] {
+            for port in [TARGET, TARGET + 1] {
+                let server = lab.pod(name)?.command("/usr/bin/python3");
+                let server = server.arg(fixture("http_server.py")).arg(name);
+                let mut server = server.arg(port.to_string()).spawn()?;
+                server.wait_for_line("ready", LONG)?;
+                servers.push(server);
+            }
+        }
+        let wire = watch(&lab)?;
+        Ok(Self {
+            wire,
+            _servers: servers,
+            agents,
+            _control: control,
+            lab,
+        })
+    }
+
+    pub fn pod(&self, name: &str) -> Result<Pod> {
+        Ok(self.lab.pod(name)?)
+    }
+
+    pub fn node(&self, name: &str) -> Result<Node> {
+        Ok(self.lab.node(name)?)
+    }
+
+    pub fn apply(&self, file: &str, text: &str) -> Result {
+        Ok(self.lab.manifests().write(file, text)?)
+    }
+
+    /// What has gone over the wire since the last call.
+    pub fn wire(&mut self) -> Result<Value> {
+        // What was sent last has arrived by then.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let before = self.wire.stdout().lines().count();
+        self.wire.signal(rustix::process::Signal::USR1);
+        eventually(LONG, || {
+            let said = self.wire.stdout();
+            let line = said.lines().nth(before).context("nothing said yet")?;
+            Ok(serde_json::from_str(line)?)
+        })
+    }
+
+    /// URL of a path at a pod.
+    pub fn url(&self, pod: &str, family: u8, path: &str) -> Result<String> {
+        let pod = self.pod(pod)?;
+        let socket = match family {
+            4 => pod.socket_v4(TARGET),
+            _ => pod.socket_v6(TARGET),
+        };
+        Ok(format!("http://{socket}{path}"))
+    }
+
+    /// The pod's own address and its service's, over both families.
+    pub fn ways(&self, pod: &str, service: u16, path: &str) -> Result<Vec<String>> {
+        let pod = self.pod(pod)?.addresses().sockets(TARGET);
+        let all = pod.into_iter().chain(vips(service));
+        Ok(all.map(|socket| format!("http://{socket}{path}")).collect())
+    }
+
+    /// A connection that does nothing, and says when it is closed.
+    pub fn idle(&self, client: &Pod, server: &str) -> Result<Process> {
+        let script = "import socket,sys
+s=socket.create_connection((sys.argv[1],int(sys.argv[2])))
+print('ready',flush=True)
+try: s.recv(1)
+except OSError: pass
+print('closed',flush=True)";
+        let to = self.pod(server)?.addresses().v4.to_string();
+        let port = TARGET.to_string();
+        let mut idle = client
+            .command("/usr/bin/python3")
+            .args(["-c", script, &to, &port])
+            .spawn()?;
+        idle.wait_for_line("ready", LONG)?;
+        Ok(idle)
+    }
+
+    fn agent(&self, node: &str) -> Result<&Weft> {
+        let found = self.agents.iter().find(|a| a.node().name() == node);
+        found.with_context(|| format!("no node {node}"))
+    }
+
+    pub fn cli(&self, node: &str, args: &[&str]) -> Result<String> {
+        let output = self.agent(node)?.cli(args)?;
+        Ok(format!("{}{}", output.stdout, output.stderr))
+    }
+
+    pub fn flows(&self, node: &str, args: &[&str]) -> Result<Vec<Value>> {
+        let words = [&["flows", "--last", "500", "-o", "json"], args].concat();
+        Ok(self.agent(node)?.cli(&words)?.json_lines()?)
+    }
+
+    /// The folder of the control plane's CA.
+    pub fn ca(&self) -> Result<PathBuf> {
+        Ok(self.node("n2")?.run_dir().join("control-ca"))
+    }
+
+    /// Both Envoys have taken all that they were sent.
+    pub fn nothing_refused(&self) -> Result {
+        for node in self.lab.nodes() {
+            let admin = node.run_dir().join("envoy/admin.sock");
+            let curl = node.command("curl").args(["-sS", "-g", "--unix-socket"]);
+            let curl = curl.arg(admin).arg("http://envoy/stats?filter=update_");
+            let stats = curl.run(LONG)?.success()?.stdout;
+            for line in stats.lines().filter(|l| l.contains("update_rejected")) {
+                ensure!(line.ends_with(": 0"), "{}: {line}", node.name());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn watch(lab: &Lab) -> Result<Process> {
+    let node = lab.node("n1")?;
+    let mut pods = Vec::new();
+    for name in ["client", "stranger", "near", "far"] {
+        let own = lab.pod(name)?.addresses();
+        pods.extend([own.v4.to_string(), own.v6.to_string()]);
+    }
+    let watcher = node.command("/usr/bin/python3").arg(fixture("wire.py"));
+    let mut watcher = watcher
+        .args([node.uplink(), MARKER, &pods.join(",")])
+        .spawn()?;
+    watcher.wait_for_line("ready", LONG)?;
+    Ok(watcher)
+}
