@@ -139,9 +139,8 @@ impl Verifier {
     /// # Errors
     /// When it cannot be built.
     pub fn build() -> Result<Self> {
-        let script =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/build-spiffe-verifier");
-        let output = Command::new(&script).output()?;
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/build-go");
+        let output = Command::new(&script).arg("tests/spiffe").output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: {said}", script.display());
         let path = String::from_utf8(output.stdout)?;

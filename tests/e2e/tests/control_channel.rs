@@ -202,7 +202,7 @@ fn tokens_and_cas_that_protect_nothing_are_refused_with_a_sentence() -> Result {
     let all = [all.as_slice(), more.as_slice()].concat();
     for (text, mode, says) in [
         ("", 0o600, "is empty"),
-        ("short", 0o600, "at least 22"),
+        ("short", 0o600, "at least 16"),
         (TOKEN, 0o644, "chmod 600"),
         (TOKEN, 0o666, "chmod 600"),
     ] {

@@ -110,6 +110,32 @@ fn metrics(node: &Node) -> Result {
     Ok(())
 }
 
+#[test]
+fn weft_up_serves_other_nodes_as_safely() -> Result {
+    let lab = pods().build()?;
+    lab.publish()?;
+    let files = Files {
+        token: lab.dir().join("token"),
+        bundle: lab.dir().join("bundle.pem"),
+    };
+    write_secret(&files.token, TOKEN)?;
+    let (n1, n2) = (lab.node("n1")?, lab.node("n2")?);
+    let listen = with(&files.token, &files.bundle).arg("--listen");
+    let listen = listen.arg(format!("0.0.0.0:{PORT}"));
+    let up = Weft::up(&n1, lab.manifests(), listen)?;
+    up.wait_ready(LONG)?;
+    let address = format!("{}:{PORT}", n1.addresses().v4);
+    let options = with(&files.token, &files.bundle);
+    let agent = Weft::protected_agent(&n2, &address, options)?;
+    agent.wait_ready(LONG)?;
+    wait_certificates(&up, &["cart", "web"])?;
+    wait_certificates(&agent, &["pay"])?;
+    let [near, far] =
+        [status(&up)?, status(&agent)?].map(|s| s["identities"]["trustBundle"].clone());
+    ensure!(near == far && near != "", "{near} {far}");
+    Ok(())
+}
+
 /// The agent on `n2`, with these options, gets nothing, and says why.
 fn refused(lab: &Lab, address: &str, options: WeftOptions, why: &str) -> Result {
     let node = lab.node("n2")?;
