@@ -17,7 +17,7 @@ use super::tri::Tri;
 
 use crate::policy::subject::{Class, NamedPorts};
 use crate::policy::universe::{Universe, WORLD};
-use crate::tables::policy::IdentityNumber;
+use crate::tables::policy::{IdentityNumber, NodePart, RuleReason, Verdict};
 
 /// What an atom says of an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +25,9 @@ enum Value {
     Is(Tri),
     Ports(NamedPorts),
 }
+
+/// After all atoms of any plan: whether it is this node. Only where the plan asks Envoy.
+const IS_HOST: usize = usize::MAX;
 
 /// Place of an atom in a plan, and its value.
 type Signature = Vec<(usize, Value)>;
@@ -102,6 +105,9 @@ impl CompiledSet {
                 }
             }
         }
+        if self.plan.asks_proxy() && is_host(class) {
+            signature.push((IS_HOST, Value::Is(Tri::Yes)));
+        }
         self.function(signature)
     }
 
@@ -156,6 +162,16 @@ impl CompiledSet {
                         different.insert(slot);
                     }
                 });
+            }
+        }
+        let live = universe.live().iter();
+        for slot in live.filter(|_| self.plan.asks_proxy()) {
+            if let Some((_, class)) = universe.get(slot)
+                && is_host(class)
+                && let Some(signature) = signatures.get_mut(slot)
+            {
+                signature.push((IS_HOST, Value::Is(Tri::Yes)));
+                different.insert(slot);
             }
         }
         let mut take = |slot: usize| signatures.get_mut(slot).map(std::mem::take);
@@ -216,7 +232,39 @@ impl CompiledSet {
                 });
             }
         }
-        decide(&asked, self.plan.default)
+        let decided = decide(&asked, self.plan.default);
+        match signature.last() {
+            Some((IS_HOST, _)) => self.ask_for_host(&decided),
+            _ => decided,
+        }
+    }
+
+    /// The node reaches its pods whatever policies say, but not round Envoy: where one asks about requests, of whomever, Envoy is asked
+    /// in place of a refusal.
+    fn ask_for_host(&self, decided: &Steps<Decision>) -> Steps<Decision> {
+        let mut asking = Steps::constant(0);
+        for Part { policy, own } in &self.plan.parts {
+            let rules = policy.rules.iter().zip(own);
+            for (rule, own) in rules.filter(|(rule, _)| rule.asks_proxy) {
+                for family in [&own.v4, &own.v6] {
+                    asking = asking.zip(family, |known, matches| match (known, matches) {
+                        (0, Tri::Maybe | Tri::Yes) => rule.id,
+                        _ => known,
+                    });
+                }
+            }
+        }
+        decided.zip(&asking, |decision, rule| {
+            if rule == 0 || decision.verdict != Verdict::Deny {
+                return decision;
+            }
+            Decision {
+                verdict: Verdict::Proxy,
+                reason: RuleReason::Layer7,
+                rule,
+                audit: 0,
+            }
+        })
     }
 
     /// Where a rule matches a peer with this signature.
@@ -308,6 +356,10 @@ impl Atom {
             }
         }
     }
+}
+
+fn is_host(class: &Class) -> bool {
+    class.subject.node == NodePart::Host
 }
 
 fn is_v4(class: &Class) -> Tri {
