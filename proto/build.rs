@@ -7,6 +7,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "weft/status/v1/problem.proto",
         "weft/flow/v1/flow.proto",
         "weft/admin/v1/admin.proto",
+        "istio/v1/auth/ca.proto",
     ];
     let descriptors = protox::compile(files, ["."])?;
     let mut prost = tonic_prost_build::Config::new();
@@ -31,5 +32,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .compile_fds_with_config(descriptors, prost)?;
     println!("cargo::rerun-if-changed=weft");
     println!("cargo::rerun-if-changed=envoy");
+    println!("cargo::rerun-if-changed=istio");
     Ok(())
 }

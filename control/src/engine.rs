@@ -11,6 +11,7 @@ use weft_proto::model::{Problem, Resource};
 use weft_proto::resource::ResourceType;
 
 use crate::ads::{Batch, Store};
+use crate::ca::Residents;
 use crate::feedback::{Board, Change};
 use crate::model::Model;
 use crate::object::{ObjectName, ObjectRef};
@@ -56,6 +57,8 @@ pub struct Engine {
     envoys: Arc<Store>,
     /// Clusters that they have.
     clusters: HashSet<String>,
+    /// Whose certificates each node may have.
+    residents: Arc<Residents>,
     settings: Settings,
     /// Names of what was published for each policy.
     access: HashMap<ObjectRef, BTreeSet<String>>,
@@ -78,6 +81,7 @@ impl Engine {
             store,
             envoys: Arc::default(),
             clusters: HashSet::new(),
+            residents: Arc::default(),
             settings,
             access: HashMap::new(),
             services: HashMap::new(),
@@ -105,6 +109,12 @@ impl Engine {
     #[must_use]
     pub fn envoys(&self) -> Arc<Store> {
         Arc::clone(&self.envoys)
+    }
+
+    /// Which service accounts have pods on which node.
+    #[must_use]
+    pub fn residents(&self) -> Arc<Residents> {
+        Arc::clone(&self.residents)
     }
 
     fn publish_batch(&mut self, mut batch: Batch) {
@@ -184,7 +194,11 @@ impl Engine {
             self.publish_access(reference, batch);
         }
         for name in &dirty.pods {
-            match translate::pod(&self.model, name, &self.settings.trust_domain) {
+            let workload = translate::pod(&self.model, name, &self.settings.trust_domain);
+            let place = workload.as_ref();
+            let place = place.map(|w| (w.node.as_str(), w.service_account.as_str()));
+            self.residents.set(name, place);
+            match workload {
                 Some(workload) => batch.upsert(Resource::Workload(workload)),
                 None => batch.remove(ResourceType::Workload, translate::pod_resource_name(name)),
             }

@@ -6,12 +6,13 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Json};
 use axum::routing::get;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
 use crate::ControlPlane;
+use crate::ca::CaStatus;
 use crate::status::Status;
 
 pub(crate) fn router(plane: ControlPlane) -> Router {
@@ -101,5 +102,31 @@ fn registry(status: &Status) -> Registry {
         "Problems of the manifests, by severity",
         problems,
     );
+    if let Some(ca) = &status.ca {
+        register_ca(&mut registry, ca);
+    }
     registry
+}
+
+fn register_ca(registry: &mut Registry, ca: &CaStatus) {
+    let help = "Certificates issued to workloads";
+    registry.register("certificates_issued", help, ConstCounter::new(ca.issued));
+    let refused = Family::<Labels, Counter>::default();
+    for (reason, count) in &ca.refused {
+        let labels = [("reason", (*reason).to_owned())];
+        refused.get_or_create(&labels).inc_by(*count);
+    }
+    let help = "Requests for certificates refused, by reason";
+    registry.register("certificates_refused", help, refused);
+    let end = ca.issuing.not_after_unix;
+    let help = "When the certificate that issues ends, in seconds since 1970";
+    registry.register("ca_issuing_expiry", help, ConstGauge::new(end));
+    let first = ca.roots.iter().map(|root| root.not_after_unix).min();
+    let help = "When the first trusted root ends, in seconds since 1970";
+    registry.register("ca_root_expiry", help, ConstGauge::new(first.unwrap_or(0)));
+    let roots = i64::try_from(ca.roots.len()).unwrap_or(i64::MAX);
+    registry.register("ca_roots", "Trusted roots", ConstGauge::new(roots));
+    let help = "1: files of the CA were changed and cannot be used, or nobody renews them";
+    let trouble = i64::from(ca.trouble.is_some());
+    registry.register("ca_trouble", help, ConstGauge::new(trouble));
 }

@@ -6,6 +6,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 pub mod ads;
+pub mod auth;
+pub mod ca;
 mod engine;
 mod feedback;
 mod http;
@@ -15,8 +17,10 @@ mod plane;
 pub mod read;
 pub mod source;
 mod status;
+mod tls;
 pub mod translate;
 
 pub use engine::{Engine, Settings};
-pub use plane::{Config, ControlError, ControlPlane, SourceConfig};
+pub use plane::{Config, ControlError, ControlPlane, SourceConfig, Trusting};
 pub use status::Status;
+pub use tls::TlsError;

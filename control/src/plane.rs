@@ -9,10 +9,18 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server;
+use tonic::transport::server::Router;
+use tonic::{Request, Status as GrpcStatus};
+use tower::layer::util::{Identity, Stack};
+use weft_identity::TrustDomain;
+use weft_identity::sds::SdsServer;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
 
 use crate::ads::{AdsServer, Nack, Nacks, Store, Stores};
+use crate::auth::{Authenticate, Gate, Peer};
+use crate::ca::{Authority, Residents, SigningService};
 use crate::engine::{Engine, Settings};
 use crate::feedback::{self, Board};
 use crate::http;
@@ -20,6 +28,7 @@ use crate::source::Source;
 use crate::source::folder::{Folder, FolderError};
 use crate::source::kubernetes::Kubernetes;
 use crate::status::Status;
+use crate::tls::{TlsError, TlsServer};
 
 /// Groups of events between source and engine; a full queue makes the source wait.
 const QUEUE: usize = 1024;
@@ -56,13 +65,17 @@ pub enum ControlError {
     #[error(transparent)]
     Folder(#[from] FolderError),
     /// The trust domain is not one.
-    #[error(
-        "trust domain {0:?}: use lower-case letters, digits, \".\", \"-\" and \"_\", at most 255 in all"
-    )]
-    TrustDomain(String),
+    #[error(transparent)]
+    TrustDomain(#[from] weft_identity::spiffe::NameError),
     /// No thread to compute on.
     #[error("cannot start the engine: {0}")]
     Thread(std::io::Error),
+    /// TLS needs a certificate.
+    #[error("TLS: this control plane has no CA")]
+    NoCa,
+    /// No certificate.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The gRPC server failed.
     #[error("ADS server: {0}")]
     Ads(#[from] tonic::transport::Error),
@@ -77,6 +90,8 @@ pub struct ControlPlane {
     store: Arc<Store>,
     envoys: Arc<Store>,
     nacks: Arc<Nacks>,
+    residents: Arc<Residents>,
+    authority: Option<Arc<Authority>>,
     drain: CancellationToken,
     /// What has something to finish when all stops.
     tasks: TaskTracker,
@@ -88,7 +103,7 @@ impl ControlPlane {
     /// # Errors
     /// When the folder cannot be read, or the trust domain is not one.
     pub fn start(config: Config, drain: CancellationToken) -> Result<Self, ControlError> {
-        check_trust_domain(&config.trust_domain)?;
+        config.trust_domain.parse::<TrustDomain>()?;
         let settings = Settings {
             trust_domain: config.trust_domain,
             root_namespace: config.root_namespace,
@@ -120,7 +135,7 @@ impl ControlPlane {
         if let Some(board) = board {
             engine = engine.telling(board);
         }
-        let envoys = engine.envoys();
+        let (envoys, residents) = (engine.envoys(), engine.residents());
         // It computes for long and waits for long, and ends when the source does.
         std::thread::Builder::new()
             .name("weft-engine".to_owned())
@@ -136,14 +151,54 @@ impl ControlPlane {
             store,
             envoys,
             nacks: Arc::default(),
+            residents,
+            authority: None,
             drain,
             tasks: TaskTracker::new(),
         })
     }
 
-    /// The ADS service, to be served over any transport.
+    /// Issues certificates with `authority` from now on.
     #[must_use]
-    pub fn ads_service(&self) -> AggregatedDiscoveryServiceServer<AdsServer> {
+    pub fn with_authority(mut self, authority: Arc<Authority>) -> Self {
+        tokio::spawn(Arc::clone(&authority).run(self.drain.clone()));
+        self.authority = Some(authority);
+        self
+    }
+
+    /// The CA, if this control plane is one.
+    #[must_use]
+    pub const fn authority(&self) -> Option<&Arc<Authority>> {
+        self.authority.as_ref()
+    }
+
+    /// All services, behind a gate, to be served over any transport.
+    #[must_use]
+    pub fn server(&self, gate: Gate) -> Router<Stack<Authenticate, Identity>> {
+        let mut router = Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .tcp_nodelay(true)
+            .layer(Authenticate(gate))
+            .add_service(self.ads());
+        if let Some(authority) = &self.authority {
+            let (residents, store) = (Arc::clone(&self.residents), Arc::clone(&self.store));
+            let sign = SigningService::new(Arc::clone(authority), residents, store);
+            let secrets = SdsServer::new(authority.secrets(), self.drain.clone());
+            router = router.add_service(sign).add_service(secrets.into_service());
+        }
+        router
+    }
+
+    /// The ADS service alone, for whoever can reach it.
+    #[must_use]
+    pub fn ads_service(
+        &self,
+    ) -> InterceptedService<AggregatedDiscoveryServiceServer<AdsServer>, Trusting> {
+        InterceptedService::new(self.ads(), trusting as Trusting)
+    }
+
+    fn ads(&self) -> AggregatedDiscoveryServiceServer<AdsServer> {
         AdsServer::new(
             Stores {
                 agents: Arc::clone(&self.store),
@@ -155,24 +210,39 @@ impl ControlPlane {
         .into_service()
     }
 
-    /// Serves ADS until the control plane is stopped.
+    /// Serves agents in plain text, whoever they are, until the control plane is stopped.
     ///
     /// # Errors
     /// When the server fails as a whole.
     pub async fn serve(&self, listener: TcpListener) -> Result<(), ControlError> {
-        Server::builder()
-            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-            .tcp_nodelay(true)
-            .add_service(self.ads_service())
+        self.server(Gate::Open(Peer::AnyNode))
             .serve_with_incoming_shutdown(
                 TcpListenerStream::new(listener),
                 self.drain.clone().cancelled_owned(),
             )
             .await?;
+        self.finish().await;
+        Ok(())
+    }
+
+    async fn finish(&self) {
         self.tasks.close();
         // What is not done by then others will do.
         let _ = tokio::time::timeout(FINISH, self.tasks.wait()).await;
+    }
+
+    /// Serves agents over TLS with a certificate of this control plane's CA, and only those that `gate` lets in, until the control plane is stopped.
+    ///
+    /// # Errors
+    /// When there is no certificate, or the server fails as a whole.
+    pub async fn serve_tls(&self, listener: TcpListener, gate: Gate) -> Result<(), ControlError> {
+        let authority = self.authority.clone().ok_or(ControlError::NoCa)?;
+        let tls = TlsServer::new(authority, listener.local_addr()?.ip())?;
+        let connections = tls.serve(listener, self.drain.clone())?;
+        self.server(gate)
+            .serve_with_incoming_shutdown(connections, self.drain.clone().cancelled_owned())
+            .await?;
+        self.finish().await;
         Ok(())
     }
 
@@ -207,16 +277,15 @@ impl ControlPlane {
     /// Everything an operator wants to see at once.
     #[must_use]
     pub fn status(&self) -> Status {
-        Status::of(&self.store, &self.nacks)
+        let ca = self.authority.as_ref().map(|ca| ca.status());
+        Status::of(&self.store, &self.nacks, ca)
     }
 }
 
-/// The SPIFFE ID standard, section 2.1.
-fn check_trust_domain(name: &str) -> Result<(), ControlError> {
-    let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".-_".contains(&b);
-    if !name.is_empty() && name.len() <= 255 && name.bytes().all(legal) {
-        Ok(())
-    } else {
-        Err(ControlError::TrustDomain(name.to_owned()))
-    }
+/// Lets everybody in.
+pub type Trusting = fn(Request<()>) -> Result<Request<()>, GrpcStatus>;
+
+fn trusting(mut request: Request<()>) -> Result<Request<()>, GrpcStatus> {
+    request.extensions_mut().insert(Peer::AnyNode);
+    Ok(request)
 }

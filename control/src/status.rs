@@ -8,6 +8,7 @@ use weft_proto::model::{Problem, Resource, Severity};
 use weft_proto::resource::ResourceType;
 
 use crate::ads::{Nack, Nacks, Store};
+use crate::ca::CaStatus;
 
 /// One moment of a control plane.
 #[derive(Clone, Debug, Serialize)]
@@ -25,6 +26,8 @@ pub struct Status {
     pub nacks: Vec<Nack>,
     /// How many NACKs were received since the start.
     pub nacks_total: u64,
+    /// The CA, if this control plane is one.
+    pub ca: Option<CaStatus>,
 }
 
 /// One problem, for people.
@@ -59,7 +62,7 @@ impl From<Problem> for ProblemStatus {
 }
 
 impl Status {
-    pub(crate) fn of(store: &Store, nacks: &Nacks) -> Self {
+    pub(crate) fn of(store: &Store, nacks: &Nacks, ca: Option<CaStatus>) -> Self {
         let (resources, encoded) = store.read(|snapshot| {
             let resources = ResourceType::ALL
                 .map(|t| (t.to_string(), snapshot.table(t).len()))
@@ -83,6 +86,7 @@ impl Status {
             problems,
             nacks: nacks.list(),
             nacks_total: nacks.total(),
+            ca,
         }
     }
 }

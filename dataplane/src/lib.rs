@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod engine;
 pub mod flow;
 pub mod http;
+pub mod identity;
 pub mod interfaces;
 pub mod limits;
 pub mod metrics;

@@ -15,9 +15,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use weft_proto::resource::ResourceType;
-use weft_proto::wire::admin::v1::ServiceLimits;
+use weft_proto::wire::admin::v1::{Identities, ServiceLimits};
 
 use crate::flow::{FlowMetrics, WORKLOAD_PAIRS, WorkloadMetrics};
+use crate::identity::IdentityMetrics;
 use crate::otlp::ExportMetrics;
 
 /// Services with own series; beyond that there are only sums. Label sets cost memory here and money where they are stored.
@@ -81,6 +82,8 @@ pub struct Snapshot {
     pub services: Vec<(String, String, u64, u64)>,
     /// Service, port and counts of those of them that have timeouts, limits or outlier detection.
     pub limits: Vec<(String, String, ServiceLimits)>,
+    /// Certificates of local workloads.
+    pub identities: Identities,
     /// The kernel's counters.
     pub counters: Vec<(&'static str, u64)>,
 }
@@ -92,6 +95,7 @@ pub struct Metrics {
     pub flows: FlowMetrics,
     /// Connections between workloads.
     pub workloads: WorkloadMetrics,
+    identities: IdentityMetrics,
     /// Spans on their way to a collector.
     pub export: ExportMetrics,
     apply_seconds: Family<TypeLabel, Histogram, fn() -> Histogram>,
@@ -144,6 +148,7 @@ impl Metrics {
             flows: FlowMetrics::default(),
             workloads: WorkloadMetrics::new(workload_pairs),
             export: ExportMetrics::default(),
+            identities: IdentityMetrics::default(),
             apply_seconds: Family::new_with_constructor(|| Histogram::new(APPLY_SECONDS)),
             applied: Family::default(),
             reconnects: Counter::default(),
@@ -221,6 +226,7 @@ impl Metrics {
         self.flows.register(&mut r);
         self.workloads.register(&mut r);
         self.export.register(&mut r);
+        self.identities.register(&mut r);
         let help = "What kernel programs have counted since their maps were made";
         r.register("kernel_events", help, self.kernel.clone());
     }
@@ -287,6 +293,7 @@ impl Metrics {
             .set(i64::try_from(snapshot.refused_addresses).unwrap_or(i64::MAX));
         self.refused_prefixes
             .set(i64::try_from(snapshot.refused_prefixes).unwrap_or(i64::MAX));
+        self.identities.take(&snapshot.identities);
         // Services come and go: no series of one that is gone.
         self.open.clear();
         self.total.clear();

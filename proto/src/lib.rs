@@ -40,4 +40,10 @@ pub mod wire {
             tonic::include_proto!("weft.admin.v1");
         }
     }
+    /// Istio's certificate service, as any CA may offer it.
+    pub mod certificates {
+        pub mod v1 {
+            tonic::include_proto!("istio.v1.auth");
+        }
+    }
 }

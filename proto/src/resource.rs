@@ -11,6 +11,9 @@ pub const BACK_END: &str = "weft-back-end";
 /// The node's Envoy: it is sent what needs layer 7, and nothing else.
 pub const BACK_END_ENVOY: &str = "envoy";
 
+/// Metadata that says in which node's name a certificate is asked for.
+pub const NODE: &str = "weft-node";
+
 /// A resource type this mesh speaks.
 ///
 /// See <https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol>.

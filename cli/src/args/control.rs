@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::Args;
 use weft_control::source::kubernetes::Access;
 
-use super::{AgentArgs, Metrics, Refusal, remote};
+use weft_identity::TrustDomain;
+
+use super::{AgentArgs, CaArgs, Metrics, Refusal, SecurityArgs};
 
 /// Where the control plane reads the cluster's objects.
 #[derive(Debug, Args)]
@@ -40,7 +42,7 @@ pub(crate) struct SourceArgs {
         value_name = "NAME",
         default_value = "cluster.local"
     )]
-    pub(crate) trust_domain: String,
+    pub(crate) trust_domain: TrustDomain,
 
     /// Istio's root namespace: its AuthorizationPolicies are for the whole mesh
     #[arg(
@@ -111,13 +113,17 @@ pub(crate) struct ControlArgs {
     pub(crate) metrics: Metrics,
 
     #[command(flatten)]
-    pub(crate) security: remote::SecurityArgs,
+    pub(crate) ca: CaArgs,
+
+    #[command(flatten)]
+    pub(crate) security: SecurityArgs,
 }
 
 impl ControlArgs {
     pub(super) fn check(&self) -> Result<(), Refusal> {
         self.source.place()?;
-        self.security.check_listen(self.listen)
+        self.ca.check()?;
+        self.security.server(self.listen).map(|_| ())
     }
 }
 
@@ -135,14 +141,18 @@ pub(crate) struct UpArgs {
     pub(crate) listen: Option<SocketAddr>,
 
     #[command(flatten)]
-    pub(crate) security: remote::SecurityArgs,
+    pub(crate) ca: CaArgs,
+
+    #[command(flatten)]
+    pub(crate) security: SecurityArgs,
 }
 
 impl UpArgs {
     pub(super) fn check(&self) -> Result<(), Refusal> {
         self.source.place()?;
+        self.ca.check()?;
         self.security.check()?;
         self.listen
-            .map_or(Ok(()), |address| self.security.check_listen(address))
+            .map_or(Ok(()), |address| self.security.server(address).map(|_| ()))
     }
 }

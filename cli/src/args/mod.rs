@@ -1,6 +1,7 @@
 //! The command line: every option is a `WEFT_…` variable and a key of the `--config` file as well.
 
 mod agent;
+mod ca;
 mod control;
 mod file;
 mod flows;
@@ -8,7 +9,7 @@ mod look;
 mod map_size;
 mod otlp;
 mod remote;
-mod unsupported;
+mod security;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,12 +18,14 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub(crate) use agent::{AgentArgs, EnvoyProcessArgs, Metrics};
+pub(crate) use ca::{CaArgs, CaCommand, CaVerb, RotateArgs};
 pub(crate) use control::{ControlArgs, SourceArgs, SourcePlace, UpArgs};
 pub(crate) use flows::{CheckArgs, ConntrackArgs, FlowsArgs};
 pub(crate) use look::{CleanupArgs, DoctorArgs, ListArgs, OutputFormat, RunDir, StatusArgs};
 pub(crate) use map_size::MapSize;
 pub(crate) use otlp::OtlpArgs;
 pub(crate) use remote::RemoteAgentArgs;
+pub(crate) use security::{Protection, SecurityArgs};
 
 /// Sidecarless service mesh: services and load balancing in the kernel, by eBPF.
 ///
@@ -110,6 +113,8 @@ pub(crate) enum Verb {
     Workloads(ListArgs),
     /// List the objects that say who may talk to whom
     Policies(ListArgs),
+    /// List the certificates of this node's workloads, by namespace/service account
+    Certificates(ListArgs),
     /// Show what happens to connections: opened, closed, denied, audited, expired
     Flows(FlowsArgs),
     /// List the connections that the kernel remembers
@@ -120,6 +125,8 @@ pub(crate) enum Verb {
     Doctor(DoctorArgs),
     /// Remove everything that an agent ever attached or pinned
     Cleanup(CleanupArgs),
+    /// Change the mesh's CA
+    Ca(CaCommand),
     /// Become the node's Envoy: started by the agent, not by people
     #[command(hide = true)]
     EnvoyProcess(EnvoyProcessArgs),

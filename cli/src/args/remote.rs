@@ -2,12 +2,15 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
+use weft_dataplane::agent::ControlTarget;
+use weft_dataplane::xds::{KnownRoots, TlsConnect};
+use weft_identity::TrustDomain;
+use weft_identity::token::TokenFile;
 
-use super::{AgentArgs, Refusal, unsupported};
+use super::{AgentArgs, Refusal, SecurityArgs};
 
 /// Options of `weft agent`.
 #[derive(Debug, Args)]
@@ -19,14 +22,14 @@ pub(crate) struct RemoteAgentArgs {
     #[command(flatten)]
     pub(crate) agent: AgentArgs,
 
-    /// Trust domain of the workloads' SPIFFE IDs; the control plane decides it, the agent only takes the option
+    /// Trust domain of the workloads' SPIFFE IDs, as the control plane has it: certificates of no other are asked for
     #[arg(
         long,
         env = "WEFT_TRUST_DOMAIN",
         value_name = "NAME",
         default_value = "cluster.local"
     )]
-    pub(crate) trust_domain: String,
+    pub(crate) trust_domain: TrustDomain,
 
     #[command(flatten)]
     pub(crate) security: SecurityArgs,
@@ -34,60 +37,24 @@ pub(crate) struct RemoteAgentArgs {
 
 impl RemoteAgentArgs {
     pub(super) fn check(&self) -> Result<(), Refusal> {
-        self.security.check()?;
-        if self.control.is_loopback() || self.security.insecure {
-            return Ok(());
-        }
-        Err(plain_text(&format!("--control {}", self.control)))
-    }
-}
-
-/// How control plane and agent trust each other.
-#[derive(Debug, Args)]
-pub(crate) struct SecurityArgs {
-    /// Plain text without authentication between control plane and agents, for labs. Not needed on loopback
-    #[arg(long, env = "WEFT_INSECURE")]
-    pub(crate) insecure: bool,
-
-    /// Shared secret by which an agent proves itself. Not in this version: refused
-    #[arg(long, env = "WEFT_JOIN_TOKEN_FILE", value_name = "FILE", hide = true)]
-    pub(crate) join_token_file: Option<PathBuf>,
-
-    /// Certificates of the mesh CA. Not in this version: refused
-    #[arg(long, env = "WEFT_CA_BUNDLE", value_name = "FILE", hide = true)]
-    pub(crate) ca_bundle: Option<PathBuf>,
-}
-
-impl SecurityArgs {
-    pub(super) fn check(&self) -> Result<(), Refusal> {
-        let given = [
-            ("--join-token-file", self.join_token_file.is_some()),
-            ("--ca-bundle", self.ca_bundle.is_some()),
-        ];
-        match given.into_iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(unsupported::refuse(
-                option,
-                "TLS between control plane and agents is",
-                "leave the option out, and keep the connection on loopback or in a lab with --insecure",
-            )),
-            None => Ok(()),
-        }
+        self.target().map(|_| ())
     }
 
-    pub(super) fn check_listen(&self, address: SocketAddr) -> Result<(), Refusal> {
-        self.check()?;
-        if address.ip().is_loopback() || self.insecure {
-            return Ok(());
+    /// How the control plane is reached.
+    ///
+    /// # Errors
+    /// When that is not safe, or not said in full.
+    pub(crate) fn target(&self) -> Result<ControlTarget, Refusal> {
+        let address = self.control.to_string();
+        match self.security.client(&address, self.control.is_loopback())? {
+            None => Ok(ControlTarget::Tcp(address)),
+            Some((token, bundle)) => Ok(ControlTarget::Tls(TlsConnect {
+                address,
+                roots: KnownRoots::new(bundle),
+                token: TokenFile::new(token),
+            })),
         }
-        Err(plain_text(&format!("--listen {address}")))
     }
-}
-
-fn plain_text(option: &str) -> Refusal {
-    Refusal::new(format!(
-        "{option} leaves this machine, and TLS between control plane and agents is not in this version: \
-         use a loopback address or `weft up`, or give --insecure in a lab whose network you trust"
-    ))
 }
 
 /// Where an agent finds its control plane.

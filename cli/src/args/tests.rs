@@ -147,14 +147,11 @@ fn bad_values_name_the_option() {
 }
 
 #[test]
-fn what_this_version_has_not_is_refused() {
-    for (options, what) in [("--join-token-file t", "TLS"), ("--ca-bundle t", "TLS")] {
-        let error = refused(&format!("weft up --manifests m --node n {options}"));
-        assert!(
-            error.contains("not in this version") && error.contains(what),
-            "{error}"
-        );
-    }
+fn objects_come_from_one_place() {
+    let both = refused("weft control --manifests m --kubeconfig k --listen 127.0.0.1:1");
+    assert!(both.contains("--kubeconfig"), "{both}");
+    let filtered = refused("weft control --manifests m --namespaces n --listen 127.0.0.1:1");
+    assert!(filtered.contains("--namespaces"), "{filtered}");
 }
 
 #[test]
@@ -191,6 +188,54 @@ fn plain_text_stays_on_this_machine() {
     ] {
         parse(line).expect(line);
     }
+}
+
+#[test]
+fn tokens_take_the_place_of_insecure() {
+    for line in [
+        "weft control --manifests m",
+        "weft control --manifests m --listen 127.0.0.1:15010 --ca-bundle b",
+        "weft up --manifests m --node n --listen 0.0.0.0:15010",
+        "weft agent --node n --control control.example:15010 --ca-bundle b",
+        "weft agent --node n --control 127.0.0.1:15010 --ca-bundle b",
+    ] {
+        parse(&format!("{line} --join-token-file t")).expect(line);
+        let error = refused(&format!("{line} --join-token-file t --insecure"));
+        assert!(error.contains("leave one out"), "{error}");
+    }
+    for (line, missing) in [
+        ("--control 10.0.0.1:15010", "--join-token-file"),
+        (
+            "--control 10.0.0.1:15010 --join-token-file t",
+            "--ca-bundle",
+        ),
+        (
+            "--control 10.0.0.1:15010 --ca-bundle b",
+            "--join-token-file",
+        ),
+        (
+            "--control 127.0.0.1:15010 --join-token-file t",
+            "--ca-bundle",
+        ),
+    ] {
+        let error = refused(&format!("weft agent --node n {line}"));
+        assert!(
+            error.contains(&format!("{missing} FILE")),
+            "{line}: {error}"
+        );
+    }
+}
+
+#[test]
+fn lives_of_certificates_are_bounded() {
+    for life in ["1s", "8d", "0s", "soon"] {
+        let error = refused(&format!(
+            "weft control --manifests m --insecure --svid-life {life}"
+        ));
+        assert!(error.contains("--svid-life"), "{error}");
+    }
+    let error = refused("weft control --manifests m --insecure --trust-domain Mesh");
+    assert!(error.contains("trust domain"), "{error}");
 }
 
 fn with_file(text: &str, line: &str) -> Result<Cli, clap::Error> {
@@ -276,7 +321,7 @@ fn a_missing_file_is_named() {
 
 #[test]
 fn the_file_cannot_bring_back_a_refused_option() {
-    let error = with_file("join-token-file: token\n", "weft up --manifests m --node n");
+    let error = with_file("kubeconfig: k\n", "weft up --manifests m --node n");
     assert!(
         error
             .expect_err("refused")

@@ -1,6 +1,7 @@
 //! What the looking verbs print: pure functions from the agent's messages to text.
 
 mod backends;
+mod certificates;
 mod check;
 mod connections;
 mod flows;
@@ -14,6 +15,7 @@ mod wrap;
 use std::io::{self, IsTerminal, Write};
 
 pub(crate) use backends::backends;
+pub(crate) use certificates::{certificates, name as certificate_name};
 pub(crate) use check::check;
 pub(crate) use connections::connections;
 pub(crate) use flows::{FlowLines, lost_json};

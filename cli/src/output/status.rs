@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use weft_proto::wire::admin::v1::{
-    ConfigProblem, Map, PodInterface, Program, Rejection, Status, Subscription,
+    ConfigProblem, Identities, Map, PodInterface, Program, Rejection, Status, Subscription,
 };
 
 use super::{Style, Table};
@@ -64,10 +64,39 @@ fn summary(status: &Status) -> String {
         "node     {}\nagent    {}, pid {}, up {uptime}\ncontrol  {}, {link}\npolicy   epoch {}\nready    {ready}\n",
         status.node, status.version, status.pid, status.control, status.policy_epoch,
     );
+    if let Some(now) = &status.identities {
+        text.push_str(&format!("certs    {}\n", identities(now)));
+    }
     for warning in &status.warnings {
         text.push_str(&format!("warning  {warning}\n"));
     }
     text
+}
+
+fn identities(now: &Identities) -> String {
+    let bundle = match (now.trust_bundle.as_str(), now.no_ca) {
+        ("", true) => return "the control plane issues no certificates".to_owned(),
+        ("", false) => return "no trust bundle yet".to_owned(),
+        (bundle, _) => bundle,
+    };
+    let Identities {
+        trust_domain,
+        certificates,
+        valid,
+        roots,
+        ..
+    } = now;
+    let end = u64::try_from(now.next_expiry).ok().filter(|end| *end > 0);
+    let end = end.map(|end| std::time::UNIX_EPOCH + Duration::from_secs(end));
+    let end = end.map_or_else(String::new, |end| {
+        format!(
+            ", the first until {}",
+            humantime::format_rfc3339_seconds(end)
+        )
+    });
+    format!(
+        "{valid} of {certificates} valid{end}; {trust_domain}, trust bundle {bundle} ({roots} root(s))"
+    )
 }
 
 fn missing(status: &Status) -> String {

@@ -6,6 +6,7 @@ use weft_dataplane::accel::Acceleration;
 use weft_dataplane::agent::{self, AgentConfig, ControlTarget};
 use weft_dataplane::doctor;
 use weft_dataplane::proxy::ProxyConfig;
+use weft_identity::TrustDomain;
 
 use super::envoy;
 use crate::args::{AgentArgs, RemoteAgentArgs};
@@ -17,12 +18,7 @@ use crate::signals;
 /// When it cannot start, or a part of it fails.
 pub(crate) async fn run(args: &RemoteAgentArgs) -> Result<()> {
     let drain = signals::drain_token()?;
-    start(
-        &args.agent,
-        ControlTarget::Tcp(args.control.to_string()),
-        drain,
-    )
-    .await
+    start(&args.agent, &args.trust_domain, args.target()?, drain).await
 }
 
 /// Runs an agent until `drain` is cancelled.
@@ -31,10 +27,11 @@ pub(crate) async fn run(args: &RemoteAgentArgs) -> Result<()> {
 /// As [`run`].
 pub(super) async fn start(
     args: &AgentArgs,
+    trust_domain: &TrustDomain,
     control: ControlTarget,
     drain: CancellationToken,
 ) -> Result<()> {
-    let mut config = config(args, control)?;
+    let mut config = config(args, trust_domain, control)?;
     let supervisor = envoy::supervisor(args, &config).await?;
     if let Some(supervisor) = &supervisor {
         config.proxy = Some(ProxyConfig {
@@ -65,7 +62,11 @@ pub(super) async fn start(
     Ok(())
 }
 
-fn config(args: &AgentArgs, control: ControlTarget) -> Result<AgentConfig> {
+fn config(
+    args: &AgentArgs,
+    trust_domain: &TrustDomain,
+    control: ControlTarget,
+) -> Result<AgentConfig> {
     let cgroup = args.cgroup.clone().or_else(doctor::cgroup2_mount).context(
         "no cgroup v2 hierarchy is mounted: run `mount -t cgroup2 none /sys/fs/cgroup`, or give a folder of one with --cgroup",
     )?;
@@ -90,6 +91,7 @@ fn config(args: &AgentArgs, control: ControlTarget) -> Result<AgentConfig> {
             mode: args.acceleration.into(),
             bound: args.acceleration_bound,
         },
+        trust_domain: trust_domain.clone(),
         proxy: None,
     })
 }

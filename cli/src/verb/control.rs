@@ -1,15 +1,20 @@
 //! `weft control`: the control plane alone.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use weft_control::auth::{Gate, JoinToken};
+use weft_control::ca::{Authority, CaConfig};
 use weft_control::source::kubernetes::Kubernetes;
 use weft_control::{Config, ControlPlane, SourceConfig};
 
 use super::tasks::Tasks;
-use crate::args::{ControlArgs, Metrics, SourceArgs, SourcePlace};
+use crate::args::{ControlArgs, Metrics, Protection, SecurityArgs, SourceArgs, SourcePlace};
 use crate::signals;
 
 /// Serves until a signal comes.
@@ -23,23 +28,63 @@ pub(crate) async fn run(args: &ControlArgs) -> Result<()> {
         Metrics(Some(address)) => Some(bind(address, "--metrics").await?),
         Metrics(None) => None,
     };
-    let plane = start(&args.source, drain.clone()).await?;
+    let ca = args.ca.config(args.source.trust_domain.clone(), None);
+    let plane = start(&args.source, ca, drain.clone()).await?;
     tracing::info!("control plane serves ADS on {}", args.listen);
+    publish_bundle(&plane, &args.security, &drain)?;
+    let serve = serve(plane.clone(), ads, &args.security)?;
     let mut tasks = Tasks::new(drain);
     if let Some(http) = http {
         let plane = plane.clone();
         tasks.spawn(async move { Ok(plane.serve_http(http).await?) });
     }
-    tasks
-        .finish(async move { Ok(plane.serve(ads).await?) })
-        .await
+    tasks.finish(serve).await
+}
+
+/// Serves agents as the options say.
+///
+/// # Errors
+/// When the token cannot be used.
+pub(super) fn serve(
+    plane: ControlPlane,
+    listener: TcpListener,
+    security: &SecurityArgs,
+) -> Result<BoxFuture<'static, Result<()>>> {
+    let serve = match security.server(listener.local_addr()?)? {
+        Protection::None => async move { Ok(plane.serve(listener).await?) }.boxed(),
+        Protection::Token(file) => {
+            let gate = Gate::Tokens(Arc::new(JoinToken::open(file)?));
+            async move { Ok(plane.serve_tls(listener, gate).await?) }.boxed()
+        }
+    };
+    Ok(serve)
+}
+
+/// Writes the CA's bundle where it is asked for.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn publish_bundle(
+    plane: &ControlPlane,
+    security: &SecurityArgs,
+    drain: &CancellationToken,
+) -> Result<()> {
+    if let (Some(path), Some(authority)) = (&security.ca_bundle, plane.authority()) {
+        authority.publish(path.clone(), drain.clone())?;
+    }
+    Ok(())
 }
 
 /// Starts a control plane on the folder or API server that was asked for.
 ///
 /// # Errors
-/// When the folder cannot be read, or what leads to the API server cannot be used.
-pub(super) async fn start(args: &SourceArgs, drain: CancellationToken) -> Result<ControlPlane> {
+/// When the folder, or the CA's, cannot be read, or what leads to the API server cannot be used.
+pub(super) async fn start(
+    args: &SourceArgs,
+    ca: CaConfig,
+    drain: CancellationToken,
+) -> Result<ControlPlane> {
+    let authority = Authority::open(ca)?;
     let source = match args.place()? {
         SourcePlace::Folder(folder) => SourceConfig::Folder(folder.clone()),
         SourcePlace::Kubernetes(access) => {
@@ -49,10 +94,10 @@ pub(super) async fn start(args: &SourceArgs, drain: CancellationToken) -> Result
     };
     let config = Config {
         source,
-        trust_domain: args.trust_domain.clone(),
+        trust_domain: args.trust_domain.to_string(),
         root_namespace: args.root_namespace.clone(),
     };
-    Ok(ControlPlane::start(config, drain)?)
+    Ok(ControlPlane::start(config, drain)?.with_authority(authority))
 }
 
 /// Listens, or says which option to change.

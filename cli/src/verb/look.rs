@@ -91,6 +91,16 @@ pub(crate) async fn policies(args: &ListArgs) -> Result<(), Failure> {
     show(args, list, output::policy_name, output::policies)
 }
 
+/// Lists the certificates of the node's workloads.
+///
+/// # Errors
+/// When there is no agent, or no such identity.
+pub(crate) async fn certificates(args: &ListArgs) -> Result<(), Failure> {
+    let mut agent = connect(&args.run_dir.path).await?;
+    let list = all(answer(agent.list_certificates(ListRequest {})).await?).await?;
+    show(args, list, output::certificate_name, output::certificates)
+}
+
 pub(super) async fn connect(run_dir: &Path) -> Result<AdminClient<Channel>> {
     let connected = timeout(ANSWER_WITHIN, admin::connect(run_dir)).await;
     Ok(connected.map_err(|_| hangs())??)

@@ -1,6 +1,7 @@
 //! What each verb does.
 
 mod agent;
+mod ca;
 mod check;
 mod cleanup;
 mod control;
@@ -46,8 +47,10 @@ pub(crate) async fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Backends(args) => look::backends(&args).await?,
         Verb::Workloads(args) => look::workloads(&args).await?,
         Verb::Policies(args) => look::policies(&args).await?,
+        Verb::Certificates(args) => look::certificates(&args).await?,
         Verb::Flows(args) => flows::flows(&args).await?,
         Verb::Conntrack(args) => flows::conntrack(&args).await?,
+        Verb::Ca(command) => ca::run(&command)?,
         Verb::Check(args) => check::run(&args).await?,
         Verb::Doctor(args) => doctor::run(&args).await?,
         Verb::EnvoyProcess(args) => envoy::run(&args)?,

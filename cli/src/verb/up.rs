@@ -1,6 +1,7 @@
 //! `weft up`: control plane and agent in one process.
 
 use std::io;
+use std::sync::Arc;
 
 use anyhow::Result;
 use futures::FutureExt;
@@ -8,8 +9,8 @@ use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
 use weft_control::ControlPlane;
+use weft_control::auth::{Gate, Peer};
 use weft_dataplane::agent::ControlTarget;
 use weft_dataplane::xds::InProcess;
 
@@ -30,14 +31,20 @@ pub(crate) async fn run(args: &UpArgs) -> Result<()> {
         Some(address) => Some(control::bind(address, "--listen").await?),
         None => None,
     };
-    let plane = control::start(&args.source, drain.clone()).await?;
+    let domain = &args.source.trust_domain;
+    let own = args.agent.run_dir.path.join("ca");
+    let ca = args.ca.config(domain.clone(), Some(own));
+    let plane = control::start(&args.source, ca, drain.clone()).await?;
     let (pipe, connections) = pipe();
     let mut tasks = Tasks::new(drain.clone());
-    tasks.spawn(serve_pipe(plane.clone(), connections, drain.clone()));
+    let node = Arc::from(args.agent.node.as_str());
+    tasks.spawn(serve_pipe(plane.clone(), node, connections, drain.clone()));
+    control::publish_bundle(&plane, &args.security, &drain)?;
     if let Some(listener) = listener {
-        tasks.spawn(async move { Ok(plane.serve(listener).await?) });
+        tasks.spawn(control::serve(plane, listener, &args.security)?);
     }
-    let agent = agent::start(&args.agent, ControlTarget::InProcess(pipe), drain);
+    let control = ControlTarget::InProcess(pipe);
+    let agent = agent::start(&args.agent, domain, control, drain);
     tasks.finish(agent).await
 }
 
@@ -61,11 +68,13 @@ fn pipe() -> (InProcess, Connections) {
 
 async fn serve_pipe(
     plane: ControlPlane,
+    node: Arc<str>,
     connections: Connections,
     drain: CancellationToken,
 ) -> Result<()> {
-    Server::builder()
-        .add_service(plane.ads_service())
+    // Nobody else has the other end.
+    plane
+        .server(Gate::Open(Peer::Node(node)))
         .serve_with_incoming_shutdown(ReceiverStream::new(connections), drain.cancelled_owned())
         .await?;
     Ok(())

@@ -16,6 +16,7 @@ use super::node::NodeId;
 use super::store::Snapshot;
 use super::stream::Session;
 use super::subscription::{Chunk, Subscription};
+use crate::auth::Peer;
 
 /// Large sets travel in pieces of about this size. A resource that is larger travels alone.
 const MAX_CHUNK_BYTES: usize = 1 << 20;
@@ -31,9 +32,9 @@ pub(super) struct DeltaSession {
 }
 
 impl DeltaSession {
-    pub(super) fn new(nacks: Arc<Nacks>, control_plane: ControlPlane) -> Self {
+    pub(super) fn new(peer: Peer, nacks: Arc<Nacks>, control_plane: ControlPlane) -> Self {
         Self {
-            node: NodeId::default(),
+            node: NodeId::new(peer),
             nacks,
             control_plane,
             subscriptions: HashMap::new(),

@@ -5,16 +5,31 @@ use std::sync::Arc;
 use tonic::Status;
 use weft_proto::envoy::envoy::config::core::v3::Node;
 
+use crate::auth::{Peer, node_name};
+
 const MAX_ID_BYTES: usize = 256;
 
 /// A stream's node: told in its first request, and the same from then on.
-#[derive(Debug, Default)]
-pub(super) struct NodeId(Option<Arc<str>>);
+#[derive(Debug)]
+pub(super) struct NodeId {
+    peer: Peer,
+    id: Option<Arc<str>>,
+}
 
 impl NodeId {
+    /// Of a stream whose other end has proved to be `peer`.
+    pub(super) const fn new(peer: Peer) -> Self {
+        Self { peer, id: None }
+    }
+
     /// Notes the node of a request; only the first must have one.
     pub(super) fn note(&mut self, node: Option<&Node>) -> Result<Arc<str>, Status> {
-        if let Some(id) = &self.0 {
+        if let Some(id) = &self.id {
+            if node.is_some_and(|n| !n.id.is_empty() && *n.id != **id) {
+                return Err(Status::invalid_argument(format!(
+                    "this stream is node.id {id}'s: another needs a stream of its own"
+                )));
+            }
             return Ok(Arc::clone(id));
         }
         let id = node.map_or("", |n| n.id.as_str());
@@ -28,8 +43,10 @@ impl NodeId {
                 "node.id is longer than {MAX_ID_BYTES} bytes"
             )));
         }
+        let claimed = self.peer.claim(node_name(id));
+        claimed.map_err(|e| Status::permission_denied(e.to_string()))?;
         let id: Arc<str> = Arc::from(id);
-        self.0 = Some(Arc::clone(&id));
+        self.id = Some(Arc::clone(&id));
         Ok(id)
     }
 }

@@ -20,6 +20,7 @@ use super::delta::DeltaSession;
 use super::nack::Nacks;
 use super::sotw::SotwSession;
 use super::stream;
+use crate::auth::Peer;
 
 /// A client that resumes names everything it has in one request.
 const MAX_REQUEST_BYTES: usize = 128 << 20;
@@ -58,6 +59,12 @@ fn control_plane() -> ControlPlane {
     }
 }
 
+/// Who asks, as whatever stands in front of this service has found out.
+fn peer<T>(request: &Request<T>) -> Result<Peer, Status> {
+    let peer = request.extensions().get::<Peer>().cloned();
+    peer.ok_or_else(|| Status::unauthenticated("nobody has said who asks"))
+}
+
 /// The type of a request. A type that is not served is left unanswered, as the protocol asks, so that a client which wants more
 /// than this server has still gets the rest.
 pub(super) fn known_type(node: &str, type_url: &str) -> Result<Option<ResourceType>, Status> {
@@ -83,7 +90,7 @@ impl AggregatedDiscoveryService for AdsServer {
         &self,
         request: Request<Streaming<DiscoveryRequest>>,
     ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
-        let session = SotwSession::new(Arc::clone(&self.nacks), control_plane());
+        let session = SotwSession::new(peer(&request)?, Arc::clone(&self.nacks), control_plane());
         let store = Arc::clone(self.stores.of(request.metadata()));
         Ok(Response::new(Box::pin(stream::spawn(
             session,
@@ -97,7 +104,7 @@ impl AggregatedDiscoveryService for AdsServer {
         &self,
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
-        let session = DeltaSession::new(Arc::clone(&self.nacks), control_plane());
+        let session = DeltaSession::new(peer(&request)?, Arc::clone(&self.nacks), control_plane());
         let store = Arc::clone(self.stores.of(request.metadata()));
         Ok(Response::new(Box::pin(stream::spawn(
             session,

@@ -14,6 +14,7 @@ use super::node::NodeId;
 use super::store::{Entry, Snapshot, Table, Version};
 use super::stream::Session;
 use super::subscription::MAX_NAMES;
+use crate::auth::Peer;
 
 /// One state-of-the-world stream.
 #[derive(Debug)]
@@ -86,9 +87,9 @@ fn wanted_names(request: &DiscoveryRequest) -> Result<Option<BTreeSet<Arc<str>>>
 }
 
 impl SotwSession {
-    pub(super) fn new(nacks: Arc<Nacks>, control_plane: ControlPlane) -> Self {
+    pub(super) fn new(peer: Peer, nacks: Arc<Nacks>, control_plane: ControlPlane) -> Self {
         Self {
-            node: NodeId::default(),
+            node: NodeId::new(peer),
             nacks,
             control_plane,
             watches: HashMap::new(),

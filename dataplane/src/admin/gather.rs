@@ -12,6 +12,7 @@ pub(crate) async fn gather(admin: &AdminService) -> Option<Snapshot> {
     let usage = admin.observed.usage(&facts.counters());
     summary.maps.push(usage);
     let mut shot = snapshot(&facts, &admin.xds.snapshot(), &summary);
+    shot.identities = admin.identities.snapshot().summary();
     let mut after: Option<String> = None;
     while shot.services.len() < SERVICE_SERIES {
         let from = after.take();

@@ -16,6 +16,7 @@ use super::status::{self, SharedFacts};
 use crate::engine::Engine;
 use crate::engine::view::Page;
 use crate::engine::worker::{EngineHandle, EngineStopped};
+use crate::identity::SharedIdentities;
 use crate::xds::SharedStatus;
 
 /// Rows on their way to a client that reads slowly.
@@ -34,6 +35,8 @@ pub struct AdminService {
     pub facts: SharedFacts,
     /// Connections.
     pub observed: Observed,
+    /// Certificates of local workloads.
+    pub identities: SharedIdentities,
 }
 
 /// Serves on `listener` until `drain` is cancelled.
@@ -105,9 +108,11 @@ impl Admin for AdminService {
         let (mut summary, problems) = self.engine.query(look).await.map_err(stopped)?;
         let (facts, xds) = (self.facts.snapshot(), self.xds.snapshot());
         summary.maps.push(self.observed.usage(&facts.counters()));
-        Ok(Response::new(status::status(
-            &facts, &xds, summary, &problems,
-        )))
+        let identities = self.identities.snapshot();
+        let mut status = status::status(&facts, &xds, summary, &problems);
+        status.warnings.extend(identities.warnings());
+        status.identities = Some(identities.summary());
+        Ok(Response::new(status))
     }
 
     type ListServicesStream = Rows<wire::Service>;
@@ -172,6 +177,17 @@ impl Admin for AdminService {
             .await
             .map_err(stopped)?;
         let rows = futures::stream::iter(rows.into_iter().map(Ok));
+        Ok(Response::new(Box::pin(rows)))
+    }
+
+    type ListCertificatesStream = Rows<wire::Certificate>;
+
+    async fn list_certificates(
+        &self,
+        _: Request<wire::ListRequest>,
+    ) -> Result<Response<Self::ListCertificatesStream>, Status> {
+        let all = self.identities.snapshot().certificates;
+        let rows = futures::stream::iter(all.into_iter().map(|c| Ok(c.row())));
         Ok(Response::new(Box::pin(rows)))
     }
 

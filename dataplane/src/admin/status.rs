@@ -202,6 +202,8 @@ pub(super) fn status(
         interfaces: facts.interfaces(),
         warnings: warnings(facts, &summary),
         policy_epoch: summary.policy_epoch,
+        // The service knows.
+        identities: None,
     }
 }
 
@@ -228,6 +230,7 @@ pub(crate) fn snapshot(facts: &AgentFacts, xds: &XdsStatus, summary: &Summary) -
             .collect(),
         refused_addresses: summary.shortage.addresses as u64,
         refused_prefixes: summary.shortage.prefixes.len() as u64,
+        identities: Default::default(),
         services: Vec::new(),
         limits: Vec::new(),
         counters: facts.counters(),

@@ -140,6 +140,7 @@ fn agent() -> Agent {
         xds,
         facts,
         observed,
+        identities: Default::default(),
     };
     Agent {
         admin,

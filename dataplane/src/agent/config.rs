@@ -5,6 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use weft_identity::TrustDomain;
+
 use crate::accel::Acceleration;
 use crate::bpf::MapSizes;
 use crate::flow::WORKLOAD_PAIRS;
@@ -12,23 +14,36 @@ use crate::http::MetricsAddress;
 use crate::otlp::ExportConfig;
 use crate::proxy::ProxyConfig;
 use crate::tables::policy::Verdict;
-use crate::xds::{Connect, InProcess, TcpConnect};
+use crate::xds::{Connect, InProcess, KnownRoots, TcpConnect, TlsConnect};
 
 /// Whom the agent takes its resources from.
 #[derive(Clone, Debug)]
 pub enum ControlTarget {
     /// "ADDRESS:PORT", plain text.
     Tcp(String),
+    /// TLS and a token.
+    Tls(TlsConnect),
     /// A server in this process.
     InProcess(InProcess),
 }
 
 impl ControlTarget {
-    pub(super) fn connect(&self) -> Box<dyn Connect> {
+    /// The roots by which it is known, where it has to prove itself.
+    pub(crate) fn roots(&self) -> Option<KnownRoots> {
+        match self {
+            Self::Tls(tls) => Some(tls.roots.clone()),
+            Self::Tcp(_) | Self::InProcess(_) => None,
+        }
+    }
+
+    /// Opens connections.
+    #[must_use]
+    pub fn connect(&self) -> Box<dyn Connect> {
         match self {
             Self::Tcp(address) => Box::new(TcpConnect {
                 address: address.clone(),
             }),
+            Self::Tls(tls) => Box::new(tls.clone()),
             Self::InProcess(pipe) => Box::new(pipe.clone()),
         }
     }
@@ -63,6 +78,8 @@ pub struct AgentConfig {
     pub export: Option<ExportConfig>,
     /// Same-node acceleration.
     pub acceleration: Acceleration,
+    /// Trust domain of the mesh: certificates of no other are asked for.
+    pub trust_domain: TrustDomain,
     /// The node's Envoy, if it has one.
     pub proxy: Option<ProxyConfig>,
 }
@@ -91,6 +108,7 @@ impl AgentConfig {
             workload_pairs: WORKLOAD_PAIRS,
             export: None,
             acceleration: Acceleration::default(),
+            trust_domain: TrustDomain::default(),
             proxy: None,
         }
     }

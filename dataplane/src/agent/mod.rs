@@ -28,6 +28,7 @@ use crate::engine::worker;
 use crate::engine::{Engine, EngineConfig};
 use crate::flow::{self, FlowLog};
 use crate::http;
+use crate::identity::Keeper;
 use crate::interfaces::Interfaces;
 use crate::limits;
 use crate::metrics::Metrics;
@@ -97,6 +98,12 @@ pub async fn run_on(
     let switch = datapath.proxy_switch()?;
 
     let wanted_pods = engine.wanted_pods();
+    let keeper = Keeper::new(
+        &config.node,
+        config.trust_domain.clone(),
+        &config.control,
+        engine.identities(),
+    );
     let search = Interfaces::new(wanted_pods.clone(), datapath.pod_programs()?);
     let (search, outlook) = search.map_err(AgentError::Interfaces)?;
     facts.update(|f| f.pods = Some(outlook.report));
@@ -134,6 +141,7 @@ pub async fn run_on(
         xds: status.clone(),
         facts,
         observed,
+        identities: keeper.status(),
     };
     let export = config.export.map(|export| {
         let (node, log) = (config.node.clone(), admin.observed.log.clone());
@@ -211,7 +219,7 @@ pub async fn run_on(
             ready,
             control: socket,
         }) => {
-            let relay = Relay::new(config.control.connect());
+            let relay = Relay::new(config.control.connect(), keeper.secrets());
             tasks.spawn(
                 "hand-over to Envoy",
                 proxy::follow(ready, switch, routing, token.clone()),
@@ -221,6 +229,7 @@ pub async fn run_on(
         // An earlier agent may have had one.
         None => tasks.spawn("hand-over to Envoy", proxy::without(switch, token)),
     }
+    tasks.spawn("certificates", keeper.run(drain.clone()));
     tasks.spawn("health of backends", limits::tend(tender, drain.clone()));
     let token = drain.clone();
     tasks.spawn("retirement of earlier versions", async {

@@ -125,6 +125,8 @@ pub struct Engine {
     last_update: Option<Instant>,
     last_retry: Option<Instant>,
     wanted: watch::Sender<WantedPods>,
+    /// SPIFFE IDs of local pods.
+    identities: watch::Sender<BTreeSet<String>>,
     /// How often anything may have changed.
     generation: u64,
 }
@@ -182,6 +184,7 @@ impl Engine {
             last_update: None,
             last_retry: None,
             wanted: watch::channel(WantedPods::default()).0,
+            identities: watch::channel(BTreeSet::new()).0,
             generation: 0,
             tables,
         };
@@ -257,7 +260,21 @@ impl Engine {
         self.wanted.subscribe()
     }
 
+    /// Where to learn the SPIFFE IDs of local pods.
+    #[must_use]
+    pub fn identities(&self) -> watch::Receiver<BTreeSet<String>> {
+        self.identities.subscribe()
+    }
+
     fn tell_wanted(&self) {
+        let local = self.resources.workloads.values();
+        let local = local.filter(|w| w.node == self.here.node && !w.spiffe_id.is_empty());
+        let ids: BTreeSet<String> = local.map(|w| w.spiffe_id.clone()).collect();
+        self.identities.send_if_modified(|known| {
+            let changed = *known != ids;
+            *known = ids;
+            changed
+        });
         let complete = self.phase == Phase::Settled;
         let pods = WantedPods::of(self.resources.workloads.values(), &self.here.node, complete);
         self.wanted.send_if_modified(|known| {

@@ -10,8 +10,9 @@ use tokio::sync::Mutex;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::metadata::MetadataValue;
-use tonic::transport::{Channel, Server};
+use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
+use weft_identity::sds::{SdsServer, SecretsReceiver};
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient as Client;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_server::{
     AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
@@ -21,22 +22,24 @@ use weft_proto::envoy::envoy::service::discovery::v3::{
 };
 use weft_proto::resource::{BACK_END, BACK_END_ENVOY};
 
-use crate::xds::Connect;
+use crate::xds::{Connect, ControlChannel};
 
 /// A full configuration in one message.
 const MAX_MESSAGE_BYTES: usize = 128 << 20;
 
-/// Serves Envoy's control plane by asking the agent's.
+/// Serves Envoy's control plane by asking the agent's, and the certificates that the agent keeps by SDS.
 pub struct Relay {
     control: Mutex<Box<dyn Connect>>,
+    secrets: SecretsReceiver,
 }
 
 impl Relay {
-    /// Asks `control`.
+    /// Asks `control`, and has `secrets`.
     #[must_use]
-    pub fn new(control: Box<dyn Connect>) -> Self {
+    pub fn new(control: Box<dyn Connect>, secrets: SecretsReceiver) -> Self {
         Self {
             control: Mutex::new(control),
+            secrets,
         }
     }
 
@@ -46,7 +49,9 @@ impl Relay {
     /// When nothing can be served there.
     pub async fn serve(self, socket: PathBuf, drain: CancellationToken) -> Result<(), String> {
         let listener = listen(&socket).map_err(|e| format!("{}: {e}", socket.display()))?;
+        let sds = SdsServer::new(self.secrets.clone(), drain.clone());
         Server::builder()
+            .add_service(sds.into_service())
             .add_service(AggregatedDiscoveryServiceServer::new(self))
             .serve_with_incoming_shutdown(
                 UnixListenerStream::new(listener),
@@ -56,7 +61,7 @@ impl Relay {
             .map_err(|e| e.to_string())
     }
 
-    async fn client(&self) -> Result<Client<Channel>, Status> {
+    async fn client(&self) -> Result<Client<ControlChannel>, Status> {
         let channel = self.control.lock().await.connect().await;
         let channel = channel.map_err(|e| Status::unavailable(e.to_string()))?;
         Ok(Client::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES))

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     base: Duration,
     cap: Duration,
     attempt: u32,
 }
 
 impl Backoff {
-    pub(super) fn new(base: Duration, cap: Duration) -> Self {
+    pub(crate) fn new(base: Duration, cap: Duration) -> Self {
         Self {
             base,
             cap,
@@ -17,12 +17,12 @@ impl Backoff {
         }
     }
 
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.attempt = 0;
     }
 
     /// Anything from nothing up to `base * 2^attempt`, at most `cap`.
-    pub(super) fn next(&mut self) -> Duration {
+    pub(crate) fn next(&mut self) -> Duration {
         let bound = self.bound();
         self.attempt = self.attempt.saturating_add(1);
         bound.mul_f64(fastrand::f64())

@@ -8,7 +8,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use hyper_util::rt::TokioIo;
 use tokio::io::DuplexStream;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
+use weft_identity::token::Bearer;
 
 /// A peer that is silent for this long is asked whether it lives, and dropped after as long again without an answer: a
 /// half-open stream must not look like a quiet one.
@@ -17,10 +19,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A full sync is megabytes; the default of 64 KiB would cost a round trip for each.
 const WINDOW: u32 = 4 << 20;
 
+/// A connection on which each request says who asks.
+pub type ControlChannel = InterceptedService<Channel, Bearer>;
+
 /// Opens connections to one control plane.
 pub trait Connect: Send {
     /// A fresh connection.
-    fn connect(&mut self) -> BoxFuture<'_, Result<Channel, ConnectError>>;
+    fn connect(&mut self) -> BoxFuture<'_, Result<ControlChannel, ConnectError>>;
 
     /// Address for people.
     fn target(&self) -> String;
@@ -32,6 +37,9 @@ pub enum ConnectError {
     /// The address cannot be written as one.
     #[error("{0:?} is not a control plane address: give ADDRESS:PORT")]
     Address(String),
+    /// Roots or token cannot be used.
+    #[error("{0}")]
+    Security(String),
     /// The transport failed.
     #[error("cannot connect: {}", root(.0))]
     Transport(#[source] tonic::transport::Error),
@@ -46,7 +54,7 @@ fn root(error: &dyn std::error::Error) -> String {
     last.to_string()
 }
 
-fn configure(endpoint: Endpoint, keepalive: Duration) -> Endpoint {
+pub(super) fn configure(endpoint: Endpoint, keepalive: Duration) -> Endpoint {
     endpoint
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
@@ -65,12 +73,13 @@ pub struct TcpConnect {
 }
 
 impl Connect for TcpConnect {
-    fn connect(&mut self) -> BoxFuture<'_, Result<Channel, ConnectError>> {
+    fn connect(&mut self) -> BoxFuture<'_, Result<ControlChannel, ConnectError>> {
         Box::pin(async {
             let endpoint = Endpoint::from_shared(format!("http://{}", self.address))
                 .map_err(|_| ConnectError::Address(self.address.clone()))?;
             let channel = configure(endpoint, KEEPALIVE).connect().await;
-            channel.map_err(ConnectError::Transport)
+            let channel = channel.map_err(ConnectError::Transport)?;
+            Ok(InterceptedService::new(channel, Bearer::none()))
         })
     }
 
@@ -115,7 +124,7 @@ impl fmt::Debug for InProcess {
 }
 
 impl Connect for InProcess {
-    fn connect(&mut self) -> BoxFuture<'_, Result<Channel, ConnectError>> {
+    fn connect(&mut self) -> BoxFuture<'_, Result<ControlChannel, ConnectError>> {
         Box::pin(async {
             let open = Arc::clone(&self.open);
             let connector = tower::service_fn(move |_| {
@@ -126,7 +135,8 @@ impl Connect for InProcess {
             let channel = configure(endpoint, self.keepalive)
                 .connect_with_connector(connector)
                 .await;
-            channel.map_err(ConnectError::Transport)
+            let channel = channel.map_err(ConnectError::Transport)?;
+            Ok(InterceptedService::new(channel, Bearer::none()))
         })
     }
 

@@ -2,7 +2,6 @@
 
 use futures::Stream;
 use futures::future::BoxFuture;
-use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 use weft_proto::envoy::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse,
@@ -10,6 +9,7 @@ use weft_proto::envoy::envoy::service::discovery::v3::{
 };
 use weft_proto::resource::{MORE_FOLLOWS, ResourceType};
 
+use super::ControlChannel;
 use super::ack::error_detail;
 use super::decode::{self, Decoded};
 use super::memory::Memory;
@@ -26,7 +26,7 @@ impl Protocol for Delta {
     type Response = DeltaDiscoveryResponse;
 
     fn open(
-        channel: Channel,
+        channel: ControlChannel,
         requests: impl Stream<Item = Self::Request> + Send + 'static,
     ) -> BoxFuture<'static, Result<Streaming<Self::Response>, Status>> {
         Box::pin(async {

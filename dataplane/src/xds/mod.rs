@@ -6,7 +6,7 @@
 //! See <https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol>.
 
 mod ack;
-mod backoff;
+pub(crate) mod backoff;
 mod connect;
 mod decode;
 mod delta;
@@ -14,6 +14,7 @@ mod memory;
 mod session;
 mod sotw;
 mod status;
+mod tls;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,8 +23,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::Code;
 use weft_proto::resource::ResourceType;
 
-pub use connect::{Connect, ConnectError, InProcess, KEEPALIVE, TcpConnect};
+pub use connect::{Connect, ConnectError, ControlChannel, InProcess, KEEPALIVE, TcpConnect};
 pub use status::{SharedStatus, XdsStatus};
+pub use tls::{KnownRoots, TlsConnect};
 
 use crate::engine::worker::{EngineHandle, EngineStopped};
 use crate::metrics::Metrics;

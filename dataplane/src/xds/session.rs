@@ -8,14 +8,13 @@ use futures::future::BoxFuture;
 use futures::{Stream, StreamExt, stream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 use weft_proto::envoy::envoy::config::core::v3::Node;
 use weft_proto::resource::ResourceType;
 
 use super::decode::Decoded;
 use super::memory::Memory;
-use super::{ClientConfig, ConnectError, SharedStatus};
+use super::{ClientConfig, ConnectError, ControlChannel, SharedStatus};
 use crate::compile::LocalityPool;
 use crate::engine::worker::EngineHandle;
 use crate::engine::{Applied, Rejection, Update};
@@ -37,7 +36,7 @@ pub(super) trait Protocol: 'static {
     type Response: Send + 'static;
 
     fn open(
-        channel: Channel,
+        channel: ControlChannel,
         requests: impl Stream<Item = Self::Request> + Send + 'static,
     ) -> BoxFuture<'static, Result<Streaming<Self::Response>, Status>>;
     fn set_node(request: &mut Self::Request, node: Node);
@@ -87,7 +86,7 @@ pub(super) struct Session<'a> {
 }
 
 impl Session<'_> {
-    pub(super) async fn run<P: Protocol>(mut self, channel: Channel) -> End {
+    pub(super) async fn run<P: Protocol>(mut self, channel: ControlChannel) -> End {
         self.memory.nonces.clear();
         let mut initial = P::initial(self.memory);
         if let Some(first) = initial.first_mut() {

@@ -2,7 +2,6 @@
 
 use futures::Stream;
 use futures::future::BoxFuture;
-use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 use weft_proto::envoy::envoy::config::core::v3::Node;
 use weft_proto::envoy::envoy::service::discovery::v3::{
@@ -11,6 +10,7 @@ use weft_proto::envoy::envoy::service::discovery::v3::{
 };
 use weft_proto::resource::ResourceType;
 
+use super::ControlChannel;
 use super::ack::error_detail;
 use super::decode::{self, Decoded};
 use super::memory::Memory;
@@ -24,7 +24,7 @@ impl Protocol for StateOfTheWorld {
     type Response = DiscoveryResponse;
 
     fn open(
-        channel: Channel,
+        channel: ControlChannel,
         requests: impl Stream<Item = Self::Request> + Send + 'static,
     ) -> BoxFuture<'static, Result<Streaming<Self::Response>, Status>> {
         Box::pin(async {

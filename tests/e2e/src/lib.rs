@@ -5,6 +5,8 @@
 
 pub mod accel;
 pub mod ads;
+pub mod certificates;
+pub mod channel;
 pub mod collector;
 pub mod counters;
 pub mod envoy;

@@ -70,12 +70,28 @@ impl Weft {
         port: u16,
         options: WeftOptions,
     ) -> Result<Self> {
-        let words = words(&["control", "--insecure", "--listen"]);
+        Self::protected_control(node, manifests, port, options.arg("--insecure"))
+    }
+
+    /// As [`Weft::control`], protected as `options` say.
+    ///
+    /// # Errors
+    /// As [`Weft::up`].
+    pub fn protected_control(
+        node: &Node,
+        manifests: &Manifests,
+        port: u16,
+        options: WeftOptions,
+    ) -> Result<Self> {
+        let words = words(&["control", "--listen"]);
         let words = with(
             words,
             [format!("0.0.0.0:{port}").into(), "--manifests".into()],
         );
         let words = with(words, [manifests.dir().into()]);
+        // By variable, so that a test can give another.
+        let ca = node.run_dir().join("control-ca");
+        let options = options.env("WEFT_CA_DIR", ca);
         Self::start(node, node.control_place(), words, options)
     }
 
@@ -84,7 +100,15 @@ impl Weft {
     /// # Errors
     /// As [`Weft::up`].
     pub fn agent(node: &Node, control: &str, options: WeftOptions) -> Result<Self> {
-        let words = words(&["agent", "--insecure", "--control", control]);
+        Self::protected_agent(node, control, options.arg("--insecure"))
+    }
+
+    /// As [`Weft::agent`], protected as `options` say.
+    ///
+    /// # Errors
+    /// As [`Weft::up`].
+    pub fn protected_agent(node: &Node, control: &str, options: WeftOptions) -> Result<Self> {
+        let words = words(&["agent", "--control", control]);
         let words = with(words, agent_words(node));
         Self::start(node, node.agent_place(), words, options)
     }

@@ -128,7 +128,8 @@ impl Proxy for Weft {
         let control = self
             .node
             .command(&self.program)
-            .args(["control", "--listen", CONTROL]);
+            .args(["control", "--listen", CONTROL])
+            .env("WEFT_CA_DIR", self.node.run_dir().join("ca"));
         self.control = Some(control.arg("--manifests").arg(&self.manifests).spawn()?);
         let mut agent = self.spawn_agent()?;
         self.spawn_wait()?
