@@ -26,6 +26,10 @@ test: setup ## All tests on this kernel (as root)
 test-kernels: setup ## Load and balance on this kernel, 6.1 and 6.12 under QEMU (as root)
 	@tests/kernels/run
 
+.PHONY: test-cluster
+test-cluster: setup ## On a real Kubernetes cluster of two nodes, the long way (as root)
+	@cargo build --quiet --workspace --bins && tests/cluster/run --long
+
 .PHONY: bench
 bench: setup ## Against kube-proxy and against no mesh; results in docs/bench (as root)
 	@tests/bench/run

@@ -7,12 +7,16 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{LogArgs, LogFormat};
 
+/// Each failure of a watch would be logged a second time, without a word about what it means.
+const QUIET: &str = "kube_client::client::builder=off,kube_runtime::watcher=error";
+
 /// Starts logging for the rest of the process's life.
 ///
 /// # Errors
 /// A level that is none.
 pub(crate) fn start(args: &LogArgs) -> Result<()> {
-    let filter: EnvFilter = args.log.parse().with_context(|| {
+    let directives = format!("{QUIET},{}", args.log);
+    let filter: EnvFilter = directives.parse().with_context(|| {
         format!(
             "--log {:?}: give error, warn, info, debug or trace",
             args.log

@@ -224,10 +224,14 @@ impl ControlPlane {
                 self.drain.clone().cancelled_owned(),
             )
             .await?;
+        self.finish().await;
+        Ok(())
+    }
+
+    async fn finish(&self) {
         self.tasks.close();
         // What is not done by then others will do.
         let _ = tokio::time::timeout(FINISH, self.tasks.wait()).await;
-        Ok(())
     }
 
     /// Serves agents over TLS with a certificate of this control plane's CA, and only those that `gate` lets in, until the control plane is stopped.
@@ -241,6 +245,7 @@ impl ControlPlane {
         self.server(gate)
             .serve_with_incoming_shutdown(connections, self.drain.clone().cancelled_owned())
             .await?;
+        self.finish().await;
         Ok(())
     }
 

@@ -10,7 +10,6 @@ mod map_size;
 mod otlp;
 mod remote;
 mod security;
-mod unsupported;
 mod watch;
 
 use std::ffi::OsString;

@@ -147,6 +147,14 @@ fn bad_values_name_the_option() {
 }
 
 #[test]
+fn objects_come_from_one_place() {
+    let both = refused("weft control --manifests m --kubeconfig k --listen 127.0.0.1:1");
+    assert!(both.contains("--kubeconfig"), "{both}");
+    let filtered = refused("weft control --manifests m --namespaces n --listen 127.0.0.1:1");
+    assert!(filtered.contains("--namespaces"), "{filtered}");
+}
+
+#[test]
 fn features_that_may_be_absent_are_no_error() {
     agent("weft up --manifests m --node n --acceleration auto --envoy auto --default-policy allow");
     agent(
