@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub(crate) use agent::{AgentArgs, EnvoyProcessArgs, Metrics};
+pub(crate) use agent::{AgentArgs, EnvoyProcessArgs, Metrics, Switch};
 pub(crate) use control::{ControlArgs, SourceArgs, UpArgs};
 pub(crate) use flows::{CheckArgs, ConntrackArgs, FlowsArgs};
 pub(crate) use look::{CleanupArgs, DoctorArgs, ListArgs, OutputFormat, RunDir, StatusArgs};

@@ -119,21 +119,20 @@ fn agent() -> Agent {
     let xds = SharedStatus::default();
     let kernel = MemoryKernel::new(flows::judge);
     let observation = kernel.observation();
-    let metrics = Arc::new(Metrics::new());
     let observed = Observed {
         log: FlowLog::new(FLOW_HISTORY),
         connections: observation.connections,
         check: observation.check,
         sweeps: SweepReport::default(),
         timeouts: Timeouts::default(),
-        metrics: Arc::clone(&metrics),
+        metrics: Arc::new(Metrics::new()),
     };
     let log = observed.log.clone();
     tokio::spawn(pump(
         observation.events,
         engine.clone(),
         log,
-        metrics,
+        Arc::clone(&observed.metrics),
         drain.clone(),
     ));
     let admin = AdminService {

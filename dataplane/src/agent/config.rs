@@ -61,6 +61,8 @@ pub struct AgentConfig {
     pub workload_pairs: NonZeroUsize,
     /// Where traces go, if they go anywhere.
     pub export: Option<ExportConfig>,
+    /// Whether the kernel tells what happens to connections.
+    pub flow_events: bool,
     /// Same-node acceleration.
     pub acceleration: Acceleration,
     /// The node's Envoy, if it has one.
@@ -90,6 +92,7 @@ impl AgentConfig {
             default_policy: Verdict::Allow,
             workload_pairs: WORKLOAD_PAIRS,
             export: None,
+            flow_events: true,
             acceleration: Acceleration::default(),
             proxy: None,
         }
