@@ -3,6 +3,8 @@
 
 /** Width and height of a card, and the room between cards. */
 export const CARD = { width: 168, height: 46, gapX: 150, gapY: 26 };
+/** Fewer workloads than this are few. */
+const FEW = 40;
 /** The picture's width, as a multiple of its height. */
 const WIDE = 1.6;
 /** Passes that move cards next to those they talk to. */
@@ -104,6 +106,8 @@ function average(nodes, height, own) {
 }
 
 function place(columns, count) {
+  // A few workloads may have the room for themselves.
+  const pitch = CARD.height + (count < FEW ? 2 * CARD.gapY : CARD.gapY);
   // Cards above each other, before another column is begun beside them.
   const most = Math.max(10, Math.ceil((1.5 * count) / columnsOf(count)));
   const at = Array.from({ length: count }, () => ({ x: 0, y: 0 }));
@@ -114,7 +118,7 @@ function place(columns, count) {
     for (let part = 0; part < parts; part++) {
       const cards = column.slice(part * size, (part + 1) * size);
       cards.forEach((node, n) => {
-        at[node] = { x, y: (n - (cards.length - 1) / 2) * (CARD.height + CARD.gapY) };
+        at[node] = { x, y: (n - (cards.length - 1) / 2) * pitch };
       });
       x += CARD.width + (part + 1 < parts ? CARD.gapX / 3 : CARD.gapX);
     }
