@@ -25,4 +25,7 @@ __weak const volatile __u32 accel_bound = 256 * 1024;
 /* Whether readers that block are sent to as well: see lib/reader.h for what may surprise them. */
 __weak const volatile __u32 accel_blocking = 0;
 
+/* Nobody wants to be told what happens to connections: no events are made, and none counts as lost. */
+__weak const volatile __u32 events_off = 0;
+
 #endif

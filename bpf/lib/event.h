@@ -9,8 +9,11 @@
 /* Room for an event, which has to be submitted; NULL if there is none: nothing waits for readers, the event is counted and gone. */
 static __always_inline struct event *reserve_event(void)
 {
-	struct event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	struct event *event;
 
+	if (events_off)
+		return NULL;
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (event)
 		__builtin_memset(event, 0, sizeof(*event));
 	else
@@ -27,6 +30,8 @@ static __always_inline void submit_event(struct event *event)
 /* An event that was made elsewhere, as reserve_event(). */
 static __always_inline void emit(struct event *event)
 {
+	if (events_off)
+		return;
 	event->time_ns = bpf_ktime_get_ns();
 	if (bpf_ringbuf_output(&events, event, sizeof(*event), BPF_RB_NO_WAKEUP))
 		count(COUNTER_EVENTS_LOST);

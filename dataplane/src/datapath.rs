@@ -131,7 +131,8 @@ pub struct KernelDatapath {
 }
 
 impl KernelDatapath {
-    /// Loads programs over the maps pinned below `bpffs`; `cgroup` is where they will be attached.
+    /// Loads programs over the maps pinned below `bpffs`; `cgroup` is where they will be attached; without
+    /// `events` the kernel tells of no connection.
     ///
     /// # Errors
     /// When there is no BPF file system or the kernel refuses.
@@ -140,10 +141,11 @@ impl KernelDatapath {
         cgroup: PathBuf,
         sizes: &MapSizes,
         acceleration: Acceleration,
+        events: bool,
     ) -> Result<Self, BpfError> {
         let pins = PinDir::create(bpffs)?;
         Ok(Self {
-            loaded: bpf::load_with(&pins, sizes, acceleration)?,
+            loaded: bpf::load_with(&pins, sizes, acceleration, events)?,
             pins,
             cgroup,
         })

@@ -68,6 +68,16 @@ pub(crate) struct AgentArgs {
     #[arg(long, env = "WEFT_FLOW_HISTORY", value_name = "FLOWS", default_value_t = FLOW_HISTORY)]
     pub(crate) flow_history: NonZeroUsize,
 
+    /// Whether the kernel tells what happens to connections. Without it there are no flows, no traces, and no metrics between
+    /// workloads; policy and connection tracking stay
+    #[arg(
+        long,
+        env = "WEFT_FLOW_EVENTS",
+        value_name = "SWITCH",
+        default_value = "on"
+    )]
+    pub(crate) flow_events: Switch,
+
     /// Pairs of workloads that have series of their own in /metrics; all others share one, called "overflow"
     #[arg(long, env = "WEFT_METRICS_PAIRS", value_name = "PAIRS", default_value_t = WORKLOAD_PAIRS)]
     pub(crate) metrics_pairs: NonZeroUsize,
@@ -162,6 +172,15 @@ impl From<Acceleration> for accel::Mode {
             Acceleration::Off => Self::Off,
         }
     }
+}
+
+/// Value of an option that is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// Yes.
+    On,
+    /// No.
+    Off,
 }
 
 /// Value of `--default-policy`.

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub(crate) use agent::{AgentArgs, EnvoyProcessArgs, Metrics};
+pub(crate) use agent::{AgentArgs, EnvoyProcessArgs, Metrics, Switch};
 pub(crate) use ca::{CaArgs, CaCommand, CaVerb, RotateArgs};
 pub(crate) use control::{ControlArgs, SourceArgs, SourcePlace, UpArgs};
 pub(crate) use flows::{CheckArgs, ConntrackArgs, FlowsArgs};

@@ -9,7 +9,7 @@ use weft_dataplane::proxy::ProxyConfig;
 use weft_identity::TrustDomain;
 
 use super::envoy;
-use crate::args::{AgentArgs, RemoteAgentArgs};
+use crate::args::{AgentArgs, RemoteAgentArgs, Switch};
 use crate::signals;
 
 /// Serves until a signal comes.
@@ -89,6 +89,7 @@ fn config(
         default_policy: args.default_policy.into(),
         workload_pairs: args.metrics_pairs,
         export: args.otlp.config(),
+        flow_events: args.flow_events == Switch::On,
         acceleration: Acceleration {
             mode: args.acceleration.into(),
             bound: args.acceleration_bound,

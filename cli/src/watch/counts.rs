@@ -6,6 +6,9 @@ use weft_proto::wire::admin::v1::Edge;
 
 use super::rates::Name;
 
+/// After the name of a service that stands where a workload's would.
+const SERVICE: &str = " (service)";
+
 /// Which end's node has counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Side {
@@ -49,7 +52,13 @@ impl Counts {
         };
         let key = Key {
             source: name(&edge.source_namespace, &edge.source_workload),
-            destination: name(&edge.destination_namespace, &edge.destination_workload),
+            destination: match edge.service.split_once('/') {
+                // Refused before a backend was chosen, or on its way to Envoy, whose own connections have backends.
+                Some((namespace, service)) if edge.destination_namespace.is_empty() => {
+                    name(namespace, &format!("{service}{SERVICE}"))
+                }
+                _ => name(&edge.destination_namespace, &edge.destination_workload),
+            },
             service: edge.service.clone(),
             side: match edge.direction.as_str() {
                 "ingress" => Side::Ingress,

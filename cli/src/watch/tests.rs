@@ -109,3 +109,19 @@ fn quantiles_are_within_a_fifth() {
     assert!((found.p50 / 107.6 - 1.0).abs() < 0.01, "{found:?}");
     assert!((found.p95 / 9_742.0 - 1.0).abs() < 0.01, "{found:?}");
 }
+
+#[test]
+fn a_connection_without_a_backend_is_to_its_service() {
+    let mut edge = weft_proto::wire::admin::v1::Edge {
+        source_namespace: "shop".into(),
+        source_workload: "web".into(),
+        destination_workload: "unknown".into(),
+        service: "shop/nobody".into(),
+        ..Default::default()
+    };
+    let (key, _) = Counts::read(&edge);
+    assert_eq!(key.destination.to_string(), "shop/nobody (service)");
+    edge.service.clear();
+    let (key, _) = Counts::read(&edge);
+    assert_eq!(key.destination.to_string(), "unknown");
+}

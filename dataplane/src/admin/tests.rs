@@ -119,14 +119,13 @@ fn agent() -> Agent {
     let xds = SharedStatus::default();
     let kernel = MemoryKernel::new(flows::judge);
     let observation = kernel.observation();
-    let metrics = Arc::new(Metrics::new());
     let observed = Observed {
         log: FlowLog::new(FLOW_HISTORY),
         connections: observation.connections,
         check: observation.check,
         sweeps: SweepReport::default(),
         timeouts: Timeouts::default(),
-        metrics: Arc::clone(&metrics),
+        metrics: Arc::new(Metrics::new()),
     };
     let log = observed.log.clone();
     tokio::spawn(pump(
@@ -134,7 +133,7 @@ fn agent() -> Agent {
         tokio::sync::mpsc::channel(1).1,
         engine.clone(),
         log,
-        metrics,
+        Arc::clone(&observed.metrics),
         drain.clone(),
     ));
     let admin = AdminService {

@@ -76,6 +76,8 @@ pub struct AgentConfig {
     pub workload_pairs: NonZeroUsize,
     /// Where traces go, if they go anywhere.
     pub export: Option<ExportConfig>,
+    /// Whether the kernel tells what happens to connections.
+    pub flow_events: bool,
     /// Same-node acceleration.
     pub acceleration: Acceleration,
     /// Trust domain of the mesh: certificates of no other are asked for.
@@ -107,6 +109,7 @@ impl AgentConfig {
             default_policy: Verdict::Allow,
             workload_pairs: WORKLOAD_PAIRS,
             export: None,
+            flow_events: true,
             acceleration: Acceleration::default(),
             trust_domain: TrustDomain::default(),
             proxy: None,

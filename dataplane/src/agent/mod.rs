@@ -45,9 +45,9 @@ pub async fn run(config: AgentConfig, drain: CancellationToken) -> Result<(), Ag
     let (bpffs, cgroup) = (config.bpffs.clone(), config.cgroup.clone());
     let sizes = config.map_sizes.clone();
     // Loading takes the verifier's time.
-    let acceleration = config.acceleration;
+    let (acceleration, events) = (config.acceleration, config.flow_events);
     let loading = tokio::task::spawn_blocking(move || {
-        KernelDatapath::load(&bpffs, cgroup, &sizes, acceleration)
+        KernelDatapath::load(&bpffs, cgroup, &sizes, acceleration, events)
     });
     let datapath = match loading.await {
         Ok(loaded) => loaded?,

@@ -33,7 +33,7 @@ pub struct Loaded {
 /// # Errors
 /// As there.
 pub fn load(pins: &PinDir, sizes: &MapSizes) -> Result<Loaded, BpfError> {
-    load_with(pins, sizes, Acceleration::default())
+    load_with(pins, sizes, Acceleration::default(), true)
 }
 
 /// Loads all programs; maps that are pinned are taken over, the others are made and pinned.
@@ -44,6 +44,7 @@ pub fn load_with(
     pins: &PinDir,
     sizes: &MapSizes,
     acceleration: Acceleration,
+    events: bool,
 ) -> Result<Loaded, BpfError> {
     libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, |_, text| {
         tracing::debug!(target: "libbpf", "{}", text.trim_end());
@@ -68,6 +69,7 @@ pub fn load_with(
         settings.node_netns = own_netns();
         settings.accel_bound = acceleration.bound.get();
         settings.accel_blocking = u32::from(acceleration.mode == Mode::Eager);
+        settings.events_off = u32::from(!events);
         settings.node_cookie = abi::netns_cookie().unwrap_or(0);
     }
     let skel = open.load().map_err(failed("loading the BPF programs"))?;

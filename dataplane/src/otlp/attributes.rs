@@ -9,6 +9,27 @@ use weft_proto::wire::flow::v1::Endpoint;
 
 use crate::flow::{NamedEvent, protocol};
 
+/// Attributes of a span, but for those of errors.
+const MOST: usize = 34;
+
+/// Names of what an end is, as [`who`] tells it.
+const SOURCE: [&str; 6] = [
+    "weft.source.namespace",
+    "weft.source.workload",
+    "weft.source.pod",
+    "weft.source.service_account",
+    "weft.source.node",
+    "weft.source.identity",
+];
+const DESTINATION: [&str; 6] = [
+    "weft.destination.namespace",
+    "weft.destination.workload",
+    "weft.destination.pod",
+    "weft.destination.service_account",
+    "weft.destination.node",
+    "weft.destination.identity",
+];
+
 /// Attributes; what is empty is left out.
 #[derive(Default)]
 pub(super) struct Attributes(Vec<KeyValue>);
@@ -61,7 +82,7 @@ pub(super) fn resource(end: &Endpoint) -> Resource {
 /// Of a span about `named`; `path` and `word` are those of [`NamedEvent`]'s flow.
 pub(super) fn of_event(named: &NamedEvent) -> Vec<KeyValue> {
     let event = &named.event;
-    let mut attributes = Attributes::default();
+    let mut attributes = Attributes(Vec::with_capacity(MOST));
     attributes.text(name::NETWORK_TRANSPORT, &protocol::word(event.protocol));
     let family = if event.destination.is_ipv4() {
         "ipv4"
@@ -71,24 +92,24 @@ pub(super) fn of_event(named: &NamedEvent) -> Vec<KeyValue> {
     attributes.text(name::NETWORK_TYPE, family);
     let ends = [
         (
-            "source",
+            &SOURCE,
             name::SOURCE_ADDRESS,
             name::SOURCE_PORT,
             named.source(),
             event.source,
         ),
         (
-            "destination",
+            &DESTINATION,
             name::DESTINATION_ADDRESS,
             name::DESTINATION_PORT,
             named.destination(),
             event.destination,
         ),
     ];
-    for (which, address, port, end, at) in ends {
+    for (keys, address, port, end, at) in ends {
         attributes.text(address, &end.address);
         attributes.number(port, at.port().into());
-        who(&mut attributes, which, end);
+        who(&mut attributes, keys, end);
     }
     let server = event.vip.unwrap_or(event.destination);
     asked_for(&mut attributes, server);
@@ -118,17 +139,16 @@ fn asked_for(attributes: &mut Attributes, server: SocketAddr) {
     attributes.number(name::SERVER_PORT, server.port().into());
 }
 
-fn who(attributes: &mut Attributes, which: &str, end: &Endpoint) {
-    for (what, value) in [
-        ("namespace", &end.namespace),
-        ("workload", &end.workload),
-        ("pod", &end.pod),
-        ("service_account", &end.service_account),
-        ("node", &end.node),
-        ("identity", &end.identity_name),
-    ] {
-        if !value.is_empty() {
-            attributes.text(&format!("weft.{which}.{what}"), value);
-        }
+fn who(attributes: &mut Attributes, keys: &[&str; 6], end: &Endpoint) {
+    let values = [
+        &end.namespace,
+        &end.workload,
+        &end.pod,
+        &end.service_account,
+        &end.node,
+        &end.identity_name,
+    ];
+    for (key, value) in keys.iter().zip(values) {
+        attributes.text(key, value);
     }
 }

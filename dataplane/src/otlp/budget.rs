@@ -21,6 +21,11 @@ impl Budget {
         }
     }
 
+    /// Whether there is a bound: else nobody has to know how large things are.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.per_second > 0.0
+    }
+
     /// Whether `bytes` may go. What is urgent may use up the second to come as well: a flood of ordinary connections keeps no
     /// refusal from being told, and a flood of refusals is bounded.
     pub(super) fn take(&mut self, bytes: usize, urgent: bool, now: Instant) -> bool {

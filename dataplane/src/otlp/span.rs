@@ -120,7 +120,7 @@ impl Frame<'_> {
             start_time_unix_nano: self.start,
             end_time_unix_nano: named.time_unix_nano,
             attributes: self.attributes(),
-            events: moments(named),
+            events: moments(named, self.start),
             status: self.error.as_ref().map(|message| Status {
                 message: message.clone(),
                 code: StatusCode::Error.into(),
@@ -168,35 +168,97 @@ fn span_name(named: &NamedEvent) -> String {
     }
 }
 
-/// What happened to the connection, at its end.
-fn moments(named: &NamedEvent) -> Vec<Moment> {
+/// What happened to the connection: at its beginning that it was handed to Envoy, all else as it was told, at its end.
+fn moments(named: &NamedEvent, start: u64) -> Vec<Moment> {
     let event = &named.event;
+    let end = named.time_unix_nano;
     let mut all = Vec::new();
-    let mut happened = |name: &str, attributes: Attributes| {
+    let mut happened = |time: u64, name: &str, attributes: Attributes| {
         all.push(Moment {
-            time_unix_nano: named.time_unix_nano,
+            time_unix_nano: time,
             name: name.to_owned(),
             attributes: attributes.done(),
             ..Default::default()
         });
     };
+    if named.path() == "envoy" {
+        happened(start, "weft.layer7.handed_over", Attributes::default());
+    }
     if event.retransmits > 0 {
         let mut attributes = Attributes::default();
         attributes.number("weft.tcp.retransmits", event.retransmits.into());
-        happened("weft.tcp.retransmitted", attributes);
+        happened(end, "weft.tcp.retransmitted", attributes);
     }
     match (event.kind, event.reason) {
         (EventKind::Expired, reason) => {
             let mut attributes = Attributes::default();
             attributes.text("weft.reason", reason.word());
-            happened("weft.expired", attributes);
+            happened(end, "weft.expired", attributes);
         }
         (EventKind::Close, Reason::REASON_REVOKED) => {
             let mut attributes = Attributes::default();
             attributes.text("weft.policy", named.policy());
-            happened("weft.policy.revoked", attributes);
+            happened(end, "weft.policy.revoked", attributes);
         }
         _ => {}
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::fake::Fake;
+    use crate::flow::tests::event;
+    use crate::flow::{Clock, Event, Namer};
+
+    /// What n1 tells of an event.
+    fn told(event: Event) -> Vec<Span> {
+        let clock = Clock::fixed(1_000_000_000_000, 5_000_000_000);
+        let named = Namer::default().name(event, &Fake::new(), &clock);
+        spans(&named, "n1").into_iter().map(|t| t.span).collect()
+    }
+
+    fn names(span: &Span) -> Vec<&str> {
+        span.events.iter().map(|e| e.name.as_str()).collect()
+    }
+
+    #[test]
+    fn what_happened_on_the_way_is_told_with_its_time() {
+        let closed = Event {
+            first_ns: 2_000_000_000,
+            proxied: true,
+            retransmits: 3,
+            ..event(EventKind::Close, Reason::REASON_REVOKED)
+        };
+        let both = told(closed);
+        assert_eq!(both.len(), 2, "both ends are on n1");
+        for span in &both {
+            assert_eq!(
+                names(span),
+                [
+                    "weft.layer7.handed_over",
+                    "weft.tcp.retransmitted",
+                    "weft.policy.revoked"
+                ]
+            );
+            let times: Vec<u64> = span.events.iter().map(|e| e.time_unix_nano).collect();
+            let (start, end) = (span.start_time_unix_nano, span.end_time_unix_nano);
+            assert_eq!(times, [start, end, end]);
+            assert_eq!(end - start, 3_000_000_000);
+        }
+        let plain = told(event(EventKind::Close, Reason::REASON_FIN));
+        assert!(plain.iter().all(|span| names(span).is_empty()));
+    }
+
+    #[test]
+    fn the_servers_span_is_the_clients_child() {
+        let both = told(event(EventKind::Close, Reason::REASON_FIN));
+        let [client, server] = both.as_slice() else {
+            panic!("{both:?}");
+        };
+        assert_eq!(client.trace_id, server.trace_id);
+        assert_eq!(server.parent_span_id, client.span_id);
+        assert!(client.parent_span_id.is_empty());
+    }
 }

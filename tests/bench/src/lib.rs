@@ -22,4 +22,5 @@ pub mod run;
 pub mod site;
 pub mod stage;
 pub mod stats;
+pub mod traced;
 pub mod usage;

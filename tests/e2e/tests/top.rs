@@ -52,6 +52,15 @@ impl Terminal {
         self.tmux(&["capture-pane", "-p"])
     }
 
+    /// Keeps the screen with its colours as `NAME.ansi` in the folder `WEFT_SCREENSHOTS`, if there is one.
+    fn keep(&self, name: &str) -> Result {
+        if let Some(folder) = std::env::var_os("WEFT_SCREENSHOTS") {
+            let file = PathBuf::from(folder).join(format!("{name}.ansi"));
+            std::fs::write(file, self.tmux(&["capture-pane", "-p", "-e"])?)?;
+        }
+        Ok(())
+    }
+
     fn wait(&self, text: &str) -> Result<String> {
         eventually(LONG, || {
             let screen = self.screen()?;
@@ -96,6 +105,11 @@ fn it_shows_what_happens_and_leaves_the_terminal_as_it_was() -> Result {
         "{screen}"
     );
 
+    terminal.wait("µs")?;
+    // By the last column: what was refused most comes first.
+    terminal.press(&["Left", "Left", "Down"])?;
+    terminal.wait(": refused ")?;
+    terminal.keep("top")?;
     terminal.press(&["3"])?;
     terminal.wait("FROM > TO")?;
     terminal.press(&["/"])?;

@@ -86,10 +86,13 @@ fn the_map_shows_who_talks_to_whom_and_who_refused() -> Result {
             .node("n2")
             .pod(pod("web", "shop", "n1"))
             .pod(pod("cart", "shop", "n1"))
+            .pod(pod("catalog", "shop", "n2"))
+            .pod(pod("checkout", "shop", "n2"))
             .pod(pod("payments", "shop", "n2"))
+            .pod(pod("report", "jobs", "n1"))
             .pod(pod("ledger", "bank", "n2")),
     )?;
-    mesh.serve(&["cart", "payments", "ledger"])?;
+    mesh.serve(&["cart", "catalog", "checkout", "payments", "ledger"])?;
     let service = ServiceManifest::new("pay").namespace("shop");
     let service = service.cluster_ips(vip_addresses(1));
     let service = service.port(ServicePort::tcp(80).named("http").to(TARGET));
@@ -109,22 +112,27 @@ fn the_map_shows_who_talks_to_whom_and_who_refused() -> Result {
 
     // All the while: rates are of the last seconds.
     let ledger = mesh.pod("ledger")?.socket_v4(TARGET);
-    let cart = mesh.pod("cart")?.socket_v4(TARGET);
-    let seen = thread::scope(|scope| {
+    let at = |pod: &str| Ok::<_, anyhow::Error>(mesh.pod(pod)?.socket_v4(TARGET));
+    let (cart, catalog, checkout) = (at("cart")?, at("catalog")?, at("checkout")?);
+    thread::scope(|scope| {
         let (done, end) = std::sync::mpsc::channel::<()>();
         let mesh = &mesh;
         scope.spawn(move || {
             while end.try_recv() == Err(TryRecvError::Empty) {
                 let _ = ask(mesh, "web", vips(1)[0], 20);
                 let _ = ask(mesh, "web", cart, 10);
+                let _ = ask(mesh, "web", catalog, 40);
+                let _ = ask(mesh, "web", checkout, 6);
+                let _ = ask(mesh, "checkout", vips(1)[0], 6);
+                let _ = ask(mesh, "checkout", cart, 3);
+                let _ = ask(mesh, "report", catalog, 2);
                 let _ = ask(mesh, "cart", ledger, 1);
             }
         });
         let seen = use_page(&browser);
         drop(done);
         seen
-    });
-    seen
+    })
 }
 
 fn use_page(browser: &Browser) -> Result {
@@ -152,7 +160,7 @@ fn use_page(browser: &Browser) -> Result {
     for letter in ["p", "a", "y"] {
         browser.press(letter)?;
     }
-    browser.wait("document.querySelectorAll('.edge').length === 1")?;
+    browser.wait("document.querySelectorAll('.edge').length === 2")?;
     row(browser, &["shop/web → shop/payments"])?;
     browser.eval("document.querySelector('#search').value = ''; document.querySelector('#search').dispatchEvent(new Event('input')); document.activeElement.blur()")?;
 
@@ -228,7 +236,25 @@ fn two_hundred_workloads_are_drawn_and_a_page_left_open_does_not_grow() -> Resul
             return (window.weft.frames - before) / (performance.now() - start) * 1000;
         })()",
     )?;
-    println!("200 workloads, 2,000 edges: first map after {first} ms, {rate} frames a second");
+    // Closer and closer, then from further and further away.
+    let zoomed = browser.eval(
+        "(async () => {
+            const map = document.querySelector('#map');
+            const [start, before] = [performance.now(), window.weft.frames];
+            for (let n = 0; performance.now() - start < 3000; n++) {
+                await new Promise(requestAnimationFrame);
+                map.dispatchEvent(new WheelEvent('wheel', { deltaY: n % 60 < 30 ? -10 : 10, clientX: 500, clientY: 400, cancelable: true }));
+            }
+            return (window.weft.frames - before) / (performance.now() - start) * 1000;
+        })()",
+    )?;
+    println!(
+        "200 workloads, 2,000 edges: first map after {first} ms; {rate} frames a second while dragged, {zoomed} while zoomed"
+    );
+    ensure!(
+        zoomed.as_f64().unwrap_or_default() > 1.0,
+        "nothing is drawn"
+    );
     ensure!(rate.as_f64().unwrap_or_default() > 1.0, "nothing is drawn");
     browser.picture("ui-200-workloads")?;
 

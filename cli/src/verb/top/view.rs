@@ -37,7 +37,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App) {
     frame.render_widget(Paragraph::new(heading(app)), head);
     rows(frame, app, table);
     if let Some(row) = app.selected() {
-        let style = colour(app, Style::new().fg(Color::Red));
+        let style = match row.reasons.is_empty() {
+            true => Style::new(),
+            false => colour(app, Style::new().fg(Color::Red)),
+        };
         frame.render_widget(Paragraph::new(Span::styled(refusals(row), style)), detail);
     }
     frame.render_widget(Paragraph::new(keys(app)), foot);

@@ -173,10 +173,9 @@ async fn flows_are_remembered_filtered_and_followed() {
     assert!(refused.message().contains("10.0.0.0/99"), "{refused}");
 }
 
-#[tokio::test]
-async fn connections_have_names_and_all_are_listed() {
-    let mut served = served().await;
-    let connection = |port: u16| Connection {
+/// One that is open, from OUTSIDE.
+fn connection(port: u16) -> Connection {
+    Connection {
         source: (IpAddr::from(OUTSIDE), port).into(),
         destination: (IpAddr::from(CART), 8080).into(),
         protocol: 6,
@@ -195,7 +194,12 @@ async fn connections_have_names_and_all_are_listed() {
         retransmits: 0,
         reason: Reason::REASON_DEFAULT,
         picked_up: false,
-    };
+    }
+}
+
+#[tokio::test]
+async fn connections_have_names_and_all_are_listed() {
+    let mut served = served().await;
     let connections: Vec<_> = (1..=2_000).map(connection).collect();
     served.agent.kernel.set_connections(connections);
     let request = wire::ListConntrackRequest::default();
@@ -253,4 +257,47 @@ async fn a_question_is_answered_for_the_services_backends() {
     assert_eq!(reply.verdict, "denied");
     let refused = ask("shop/nothing", 80).await.expect_err("no such thing");
     assert!(refused.message().contains("shop/nothing"), "{refused}");
+}
+
+#[tokio::test]
+async fn edges_count_what_has_ended_what_is_open_and_what_was_refused() {
+    let mut served = served().await;
+    for kind in [EventKind::Close, EventKind::Denied, EventKind::Denied] {
+        served.agent.kernel.emit(event(kind, 8080));
+    }
+    while served.agent.admin.observed.log.snapshot().len() < 3 {
+        tokio::task::yield_now().await;
+    }
+    let open = (1..=600).map(connection).collect();
+    served.agent.kernel.set_connections(open);
+    let mut edges = async |open| {
+        let request = wire::ListEdgesRequest { open };
+        let listed = served.client.list_edges(request).await.expect("answer");
+        let mut items = all(listed.into_inner()).await.into_iter();
+        let Some(wire::edge_item::Item::Head(head)) = items.next().and_then(|i| i.item) else {
+            panic!("no head");
+        };
+        assert_eq!((head.node.as_str(), head.partial), ("n1", false));
+        let edges = items.filter_map(|i| i.item).map(|item| match item {
+            wire::edge_item::Item::Edge(edge) => edge,
+            wire::edge_item::Item::Head(_) => panic!("two heads"),
+        });
+        let [edge] = edges.collect::<Vec<_>>().try_into().expect("one edge");
+        (head.started_unix_nano, edge)
+    };
+    let (started, edge) = edges(true).await;
+    assert_eq!(edge.destination_namespace, "shop");
+    assert_eq!(edge.direction, "ingress");
+    assert_eq!((edge.opened, edge.closed, edge.open), (0, 1, 600));
+    let bytes = edge.bytes.expect("bytes");
+    assert_eq!((bytes.sent, bytes.received), (60 + 600, 1_200));
+    let denied: Vec<_> = edge
+        .denied
+        .iter()
+        .map(|d| (d.reason.as_str(), d.count))
+        .collect();
+    assert_eq!(denied, [("default", 2)]);
+    let (again, edge) = edges(false).await;
+    assert_eq!(again, started, "the same agent counts from the same moment");
+    assert_eq!((edge.open, edge.bytes.expect("bytes").sent), (0, 60));
 }

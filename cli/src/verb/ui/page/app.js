@@ -1,10 +1,15 @@
 // The page: asks the server every second, keeps the map in place, and does what the reader wants of it.
 
-import { colours, curve, draw, point, sortOf } from "/draw.js";
+import { colours, curve, draw, freeBow, point, sortOf } from "/draw.js";
 import { CARD, layout } from "/layout.js";
 import { count, fillNumbers, fullName, make, micros, showEdge, showList } from "/panel.js";
 
 const INTERVAL = 1_000;
+/** More edges than this make a large map. */
+const MANY = 400;
+/** Milliseconds after which a large map that is being moved is drawn anew, and after which it stands still again. */
+const REDRAW_MOVED = 250;
+const AT_REST = 200;
 const get = (id) => document.getElementById(id);
 const canvas = get("map");
 const context = canvas.getContext("2d", { alpha: false });
@@ -21,6 +26,8 @@ const view = { x: 0, y: 0, scale: 1 };
 let palette = colours();
 let shape = "";
 let places = new Map();
+/** How far edges bow, by their key. */
+let bows = new Map();
 let span = 10;
 let paused = false;
 let touched = false;
@@ -82,9 +89,9 @@ function take(map) {
   for (const edge of map.edges) {
     edge.source = map.nodes[edge.from];
     edge.destination = map.nodes[edge.to];
-    edge.key = `${fullName(edge.source)} > ${fullName(edge.destination)}`;
+    edge.key = keyOf(edge.source, edge.destination);
     edge.sort = sortOf(edge);
-    edge.curve = curve(edge.source.at, edge.destination.at);
+    edge.curve = curve(edge.source.at, edge.destination.at, bows.get(edge.key));
     edge.label = labelOf(edge);
   }
   scene.node = map.nodes.find((node) => fullName(node) === held) ?? null;
@@ -104,7 +111,16 @@ function arrange(map) {
   shape = now;
   const at = layout(map.nodes.length, map.edges);
   places = new Map(map.nodes.map((node, n) => [fullName(node), at[n]]));
+  bows = new Map();
+  // In a crowd there is no free way.
+  for (const { from, to } of map.edges.length > MANY ? [] : map.edges) {
+    bows.set(keyOf(map.nodes[from], map.nodes[to]), freeBow(at[from], at[to], at));
+  }
   if (!touched) fit();
+}
+
+function keyOf(from, to) {
+  return `${fullName(from)} > ${fullName(to)}`;
 }
 
 function labelOf(edge) {
@@ -199,6 +215,7 @@ function zoom(by, x, y) {
   view.x = x - ((x - view.x) * scale) / view.scale;
   view.y = y - ((y - view.y) * scale) / view.scale;
   view.scale = scale;
+  zoomed = performance.now();
   touched = true;
   dirty = true;
 }
@@ -242,6 +259,7 @@ canvas.addEventListener("pointermove", (event) => {
 canvas.addEventListener("pointerup", (event) => {
   const clicked = drag && !drag.far;
   drag = null;
+  dirty = true;
   if (!clicked) return;
   const { node, edge } = under(event);
   if (edge) return open(edge);
@@ -325,14 +343,43 @@ new ResizeObserver(() => {
   dirty = true;
 }).observe(get("stage"));
 
+/** When it was zoomed last; whether what is shown is what was drawn, moved. */
+let zoomed = -Infinity;
+let blurred = false;
+/** What was drawn last, and from where it was seen. */
+const still = { canvas: document.createElement("canvas"), x: 0, y: 0, scale: 0, at: 0 };
+
 /** Draws only what changed: a page that is left open costs nothing. */
-function frame() {
-  if (dirty) {
+function frame(now) {
+  // A large map that is dragged or zoomed is moved as it is, and drawn anew now and then: that keeps up with the hand.
+  const moving = scene.edges.length > MANY && (drag?.far || now - zoomed < AT_REST);
+  if (dirty || (blurred && !moving)) {
+    blurred = moving && still.scale > 0 && now - still.at < REDRAW_MOVED;
+    if (blurred) move();
+    else {
+      draw(context, scene, view, devicePixelRatio, palette);
+      if (moving) keep();
+    }
     dirty = false;
-    draw(context, scene, view, devicePixelRatio, palette);
     measured.frames++;
   }
   requestAnimationFrame(frame);
+}
+
+function keep() {
+  if (still.canvas.width !== canvas.width) still.canvas.width = canvas.width;
+  if (still.canvas.height !== canvas.height) still.canvas.height = canvas.height;
+  still.canvas.getContext("2d", { alpha: false }).drawImage(canvas, 0, 0);
+  Object.assign(still, { x: view.x, y: view.y, scale: view.scale, at: performance.now() });
+}
+
+function move() {
+  const by = view.scale / still.scale;
+  const at = (now, then) => (now - then * by) * devicePixelRatio;
+  context.setTransform(1, 0, 0, 1, 0, 0);
+  context.fillStyle = palette.back;
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(still.canvas, at(view.x, still.x), at(view.y, still.y), canvas.width * by, canvas.height * by);
 }
 
 look();

@@ -7,6 +7,8 @@ export const SLOW_US = 5_000;
 /** Below this scale cards have no second line, and below the next one no text at all. */
 const SMALL = 0.55;
 const TINY = 0.28;
+/** Edges that are as wide as they are busy. */
+const MOST_WIDE = 250;
 /** Edges with a rate beside them: more would be a carpet. */
 const MOST_LABELS = 60;
 
@@ -26,8 +28,8 @@ export function colours() {
   return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
 }
 
-/** Where an edge runs: from the right side of a card to the left side of another. */
-export function curve(from, to) {
+/** Where an edge runs: from the right side of a card to the left side of another, and `bow` higher or lower in between. */
+export function curve(from, to, bow = 0) {
   const half = CARD.width / 2;
   if (from === to) {
     return { x0: from.x + half, y0: from.y - 8, x1: from.x + half + 46, y1: from.y - 60, x2: from.x - half - 46, y2: from.y - 60, x3: from.x - half, y3: from.y - 8 };
@@ -36,8 +38,26 @@ export function curve(from, to) {
   const x3 = to.x - half;
   const reach = x3 > x0 ? (x3 - x0) / 2 : 60 + Math.abs(x3 - x0) / 6;
   // One that goes back bows out, so that it is told from the one that it answers.
-  const bow = x3 > x0 ? 0 : 70;
-  return { x0, y0: from.y, x1: x0 + reach, y1: from.y + bow, x2: x3 - reach, y2: to.y + bow, x3, y3: to.y };
+  const out = x3 > x0 ? bow : 70;
+  return { x0, y0: from.y, x1: x0 + reach, y1: from.y + out, x2: x3 - reach, y2: to.y + out, x3, y3: to.y };
+}
+
+/** Bows that are tried, the smallest first, as multiples of a card's height. */
+const BOWS = [0, -1.2, 1.2, -2.4, 2.4, -3.6, 3.6];
+
+/** The smallest bow with which an edge runs behind no card but its own two. */
+export function freeBow(from, to, cards) {
+  const others = cards.filter((at) => at !== from && at !== to && at.x > from.x && at.x < to.x);
+  if (!others.length) return 0;
+  const hits = (bow) => {
+    const c = curve(from, to, bow);
+    for (let step = 1; step < 20; step++) {
+      const { x, y } = point(c, step / 20);
+      if (others.some((at) => Math.abs(at.x - x) < CARD.width / 2 + 4 && Math.abs(at.y - y) < CARD.height / 2 + 4)) return true;
+    }
+    return false;
+  };
+  return (BOWS.find((bow) => !hits(bow * CARD.height)) ?? 0) * CARD.height;
 }
 
 /** A point of a curve. */
@@ -65,31 +85,45 @@ export function draw(context, scene, view, ratio, palette) {
   context.fillRect(0, 0, canvas.width, canvas.height);
   const scale = view.scale * ratio;
   context.setTransform(scale, 0, 0, scale, view.x * ratio, view.y * ratio);
-  const labelled = scene.edges.length <= MOST_LABELS && view.scale > SMALL;
-  drawEdges(context, scene, palette, labelled);
+  const edges = visible(scene, context, view, ratio);
+  const labelled = edges.length <= MOST_LABELS && view.scale > SMALL;
+  const hairline = edges.length > MOST_WIDE ? 1 / scale : 0;
+  drawEdges(context, scene, palette, { edges, hairline, labelled });
   if (labelled) drawRates(context, scene, palette);
   for (const node of scene.nodes) drawCard(context, node, scene, view.scale, palette);
 }
 
-/** One stroke for all edges that look alike: thousands of strokes would take longer than a frame. */
-function drawEdges(context, scene, palette, labelled) {
+/** Edges that reach into what is seen. */
+function visible(scene, context, view, ratio) {
+  const left = -view.x / view.scale;
+  const top = -view.y / view.scale;
+  const right = left + context.canvas.width / ratio / view.scale;
+  const bottom = top + context.canvas.height / ratio / view.scale;
+  return scene.edges.filter(({ curve: c }) =>
+    Math.min(c.x0, c.x2) <= right && Math.max(c.x1, c.x3) >= left &&
+    Math.min(c.y0, c.y1, c.y2, c.y3) <= bottom && Math.max(c.y0, c.y1, c.y2, c.y3) >= top);
+}
+
+/** Edges that look alike are one stroke; where there are many, strokes are hairlines, which take a browser a tenth of the time. */
+function drawEdges(context, scene, palette, { edges: seen, hairline, labelled }) {
   const alike = new Map();
-  for (const edge of scene.edges) {
+  for (const edge of seen) {
     const faint = scene.isFaint(edge);
-    const width = edge === scene.edge ? widthOf(edge) + 2 : Math.round(widthOf(edge));
-    const look = `${edge.sort} ${width} ${faint}`;
-    if (!alike.has(look)) alike.set(look, { sort: edge.sort, width, faint, edges: [] });
+    const chosen = edge === scene.edge;
+    const width = chosen ? widthOf(edge) + 2 : Math.round(widthOf(edge));
+    const look = `${edge.sort} ${width} ${faint} ${chosen}`;
+    if (!alike.has(look)) alike.set(look, { sort: edge.sort, width, faint, chosen, edges: [] });
     alike.get(look).edges.push(edge);
   }
   const order = ["idle", "ok", "slow", "denied"];
-  const looks = [...alike.values()].sort((a, b) => b.faint - a.faint || order.indexOf(a.sort) - order.indexOf(b.sort));
-  const many = scene.edges.length > 400;
-  for (const { sort, width, faint, edges } of looks) {
-    context.globalAlpha = faint ? 0.08 : many && sort !== "denied" ? 0.45 : 0.9;
+  const looks = [...alike.values()].sort((a, b) => a.chosen - b.chosen || b.faint - a.faint || order.indexOf(a.sort) - order.indexOf(b.sort));
+  for (const { sort, width, faint, chosen, edges } of looks) {
+    const thin = hairline > 0 && !chosen;
+    // A hairline says by its strength how busy it is, and by its colour alone what it is: refusals keep their marks.
+    context.globalAlpha = faint ? 0.08 : thin && sort !== "denied" ? Math.min(0.8, 0.15 + width / 10) : 0.9;
     context.strokeStyle = context.fillStyle = palette[sort];
-    context.lineWidth = many ? width * 0.7 : width;
-    // Thousands of dashed curves cannot be drawn in time; refusals keep their marks.
-    context.setLineDash(many ? [] : DASHES[sort]);
+    context.lineWidth = thin ? hairline : width;
+    context.setLineDash(thin ? [] : DASHES[sort]);
     context.beginPath();
     for (const { curve: c } of edges) {
       context.moveTo(c.x0, c.y0);
@@ -97,7 +131,7 @@ function drawEdges(context, scene, palette, labelled) {
     }
     context.stroke();
     context.setLineDash([]);
-    if (!faint) drawEnds(context, edges, sort, width, labelled ? null : palette);
+    if (!faint) drawEnds(context, edges, sort, thin ? 2 : width, labelled ? null : palette);
   }
   context.globalAlpha = 1;
 }

@@ -2,9 +2,11 @@
 // The same workloads and edges always give the same picture, so that it does not move under the reader's eyes.
 
 /** Width and height of a card, and the room between cards. */
-export const CARD = { width: 168, height: 46, gapX: 190, gapY: 26 };
-/** Cards above each other in one column, before another is begun beside it. */
-const MOST_IN_COLUMN = 18;
+export const CARD = { width: 168, height: 46, gapX: 150, gapY: 26 };
+/** Fewer workloads than this are few. */
+const FEW = 40;
+/** The picture's width, as a multiple of its height. */
+const WIDE = 1.6;
 /** Passes that move cards next to those they talk to. */
 const PASSES = 8;
 
@@ -57,9 +59,15 @@ function ranks(count, edges) {
   return limited(rank, count);
 }
 
-/** No more columns than make a picture that is about as wide as it is high. */
+/** Columns of a picture that is WIDE. */
+function columnsOf(count) {
+  const pitch = (CARD.height + CARD.gapY) / (CARD.width + CARD.gapX);
+  return Math.max(4, Math.round(Math.sqrt(WIDE * pitch * count)));
+}
+
+/** No more columns than a screen has room for. */
 function limited(rank, count) {
-  const most = Math.max(3, Math.ceil(Math.sqrt(count / 3)) + 2);
+  const most = columnsOf(count);
   const deepest = rank.reduce((a, b) => Math.max(a, b), 0);
   if (deepest < most) return rank;
   return rank.map((r) => Math.round((r * (most - 1)) / deepest));
@@ -98,15 +106,19 @@ function average(nodes, height, own) {
 }
 
 function place(columns, count) {
+  // A few workloads may have the room for themselves.
+  const pitch = CARD.height + (count < FEW ? 2 * CARD.gapY : CARD.gapY);
+  // Cards above each other, before another column is begun beside them.
+  const most = Math.max(10, Math.ceil((1.5 * count) / columnsOf(count)));
   const at = Array.from({ length: count }, () => ({ x: 0, y: 0 }));
   let x = 0;
   for (const column of columns) {
-    const parts = Math.ceil(column.length / MOST_IN_COLUMN);
+    const parts = Math.ceil(column.length / most);
     const size = Math.ceil(column.length / parts);
     for (let part = 0; part < parts; part++) {
       const cards = column.slice(part * size, (part + 1) * size);
       cards.forEach((node, n) => {
-        at[node] = { x, y: (n - (cards.length - 1) / 2) * (CARD.height + CARD.gapY) };
+        at[node] = { x, y: (n - (cards.length - 1) / 2) * pitch };
       });
       x += CARD.width + (part + 1 < parts ? CARD.gapX / 3 : CARD.gapX);
     }

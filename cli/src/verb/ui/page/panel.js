@@ -78,8 +78,8 @@ function row(edge, choose) {
   if (edge.rtt) more.push(`RTT ${micros(edge.rtt[0])}, p95 ${micros(edge.rtt[1])}`);
   if (edge.reasons.length) more.push(edge.reasons.map(([reason]) => reason).join(", "));
   const below = make("span", { class: "more" }, more.join(" · "));
-  const last = make("span", { class: "more rate" + (sort === "slow" ? " slow" : "") }, sort === "slow" ? "slow" : "");
-  const element = make("button", { type: "button", class: "edge", onclick: () => choose(edge) }, ends, rate, below, last);
+  if (sort === "slow") below.append(make("span", { class: "slow" }, " · slow"));
+  const element = make("button", { type: "button", class: "edge", onclick: () => choose(edge) }, ends, below, rate);
   element.dataset.key = edge.key;
   return element;
 }
@@ -111,7 +111,7 @@ export async function showEdge(detail, edge, ask, close) {
 
 /** What "weft flows --from" takes: strangers have no name that it knows. */
 function filter(node) {
-  return node.namespace ? fullName(node) : "";
+  return node.namespace ? fullName(node).replace(/ \(service\)$/, "") : "";
 }
 
 function isOf(flow, edge) {

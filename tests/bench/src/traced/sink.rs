@@ -1,0 +1,47 @@
+//! A collector that takes everything and looks at nothing, so that it is not what is measured.
+
+use std::io::{BufRead, BufReader, Read, Write, copy, sink};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use weft_lab::Node;
+
+const ADDRESS: &str = "127.0.0.1:4318";
+/// What agents are given.
+pub(super) const URL: &str = "http://127.0.0.1:4318/v1/traces";
+const TAKEN: &[u8] =
+    b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
+
+/// Takes what comes to a node, until the process ends.
+pub(super) fn start(node: &Node) -> Result<()> {
+    let listener = node.netns().run(|| TcpListener::bind(ADDRESS))??;
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut reader = BufReader::new(&stream);
+                while request(&mut reader, &stream).is_ok() {}
+            });
+        }
+    });
+    Ok(())
+}
+
+fn request(reader: &mut BufReader<&TcpStream>, mut stream: &TcpStream) -> Result<()> {
+    let mut length = None;
+    loop {
+        let mut line = String::new();
+        ensure!(reader.read_line(&mut line)? > 0, "closed");
+        let line = line.trim_end().to_ascii_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = Some(value.trim().parse()?);
+        }
+    }
+    let length = length.context("no length")?;
+    copy(&mut reader.take(length), &mut sink())?;
+    stream.write_all(TAKEN)?;
+    Ok(())
+}
