@@ -128,13 +128,8 @@ fn agent() -> Agent {
     };
     let metrics = Arc::new(Metrics::new());
     let log = observed.log.clone();
-    tokio::spawn(pump(
-        observation.events,
-        engine.clone(),
-        log,
-        metrics,
-        drain.clone(),
-    ));
+    let (events, handle, token) = (observation.events, engine.clone(), drain.clone());
+    tokio::spawn(pump(events, handle, log, metrics, token));
     let admin = AdminService {
         engine,
         xds,
