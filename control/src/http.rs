@@ -102,6 +102,13 @@ fn registry(status: &Status) -> Registry {
         "Problems of the manifests, by severity",
         problems,
     );
+    let refused = Family::<Labels, Counter>::default();
+    for (reason, count) in &status.refused {
+        let labels = [("reason", (*reason).to_owned())];
+        refused.get_or_create(&labels).inc_by(*count);
+    }
+    let help = "Connections and requests that were not let in: tls, token";
+    registry.register("connections_refused", help, refused);
     if let Some(ca) = &status.ca {
         register_ca(&mut registry, ca);
     }

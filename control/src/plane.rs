@@ -19,7 +19,7 @@ use weft_identity::sds::SdsServer;
 use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_service_server::AggregatedDiscoveryServiceServer;
 
 use crate::ads::{AdsServer, Nack, Nacks, Store, Stores};
-use crate::auth::{Authenticate, Gate, Peer};
+use crate::auth::{Authenticate, Gate, Peer, Refusals};
 use crate::ca::{Authority, Residents, SigningService};
 use crate::engine::{Engine, Settings};
 use crate::feedback::{self, Board};
@@ -94,6 +94,7 @@ pub struct ControlPlane {
     nacks: Arc<Nacks>,
     residents: Arc<Residents>,
     authority: Option<Arc<Authority>>,
+    refusals: Arc<Refusals>,
     drain: CancellationToken,
     /// What has something to finish when all stops.
     tasks: TaskTracker,
@@ -156,6 +157,7 @@ impl ControlPlane {
             nacks: Arc::default(),
             residents,
             authority: None,
+            refusals: Arc::default(),
             drain,
             tasks: TaskTracker::new(),
         })
@@ -182,7 +184,10 @@ impl ControlPlane {
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .tcp_nodelay(true)
-            .layer(Authenticate(gate))
+            .layer(Authenticate {
+                gate,
+                refusals: Arc::clone(&self.refusals),
+            })
             .add_service(self.ads());
         if let Some(authority) = &self.authority {
             let (residents, store) = (Arc::clone(&self.residents), Arc::clone(&self.store));
@@ -240,7 +245,7 @@ impl ControlPlane {
     /// When there is no certificate, or the server fails as a whole.
     pub async fn serve_tls(&self, listener: TcpListener, gate: Gate) -> Result<(), ControlError> {
         let authority = self.authority.clone().ok_or(ControlError::NoCa)?;
-        let tls = TlsServer::new(authority, listener.local_addr()?.ip())?;
+        let tls = TlsServer::new(authority, listener.local_addr()?.ip(), &self.refusals)?;
         let connections = tls.serve(listener, self.drain.clone())?;
         self.server(gate)
             .serve_with_incoming_shutdown(connections, self.drain.clone().cancelled_owned())
@@ -281,7 +286,7 @@ impl ControlPlane {
     #[must_use]
     pub fn status(&self) -> Status {
         let ca = self.authority.as_ref().map(|ca| ca.status());
-        Status::of(&self.store, &self.nacks, ca)
+        Status::of(&self.store, &self.nacks, self.refusals.counts(), ca)
     }
 }
 

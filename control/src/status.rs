@@ -26,6 +26,8 @@ pub struct Status {
     pub nacks: Vec<Nack>,
     /// How many NACKs were received since the start.
     pub nacks_total: u64,
+    /// Connections and requests that were not let in, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
     /// The CA, if this control plane is one.
     pub ca: Option<CaStatus>,
 }
@@ -62,7 +64,12 @@ impl From<Problem> for ProblemStatus {
 }
 
 impl Status {
-    pub(crate) fn of(store: &Store, nacks: &Nacks, ca: Option<CaStatus>) -> Self {
+    pub(crate) fn of(
+        store: &Store,
+        nacks: &Nacks,
+        refused: BTreeMap<&'static str, u64>,
+        ca: Option<CaStatus>,
+    ) -> Self {
         let (resources, encoded) = store.read(|snapshot| {
             let resources = ResourceType::ALL
                 .map(|t| (t.to_string(), snapshot.table(t).for_all().count()))
@@ -86,6 +93,7 @@ impl Status {
             problems,
             nacks: nacks.list(),
             nacks_total: nacks.total(),
+            refused,
             ca,
         }
     }

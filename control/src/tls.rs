@@ -17,6 +17,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use weft_identity::tls::{self, CONTROL_NAME, ServerIdentity};
 
+use crate::auth::Refusals;
 use crate::ca::{Authority, IssueError};
 
 /// Handshakes under way at once: each costs a signature, and a client that is silent holds its place for [`HANDSHAKE_WITHIN`].
@@ -44,11 +45,16 @@ pub(crate) struct TlsServer {
     identity: Arc<ServerIdentity>,
     names: Vec<String>,
     acceptor: TlsAcceptor,
+    refusals: Arc<Refusals>,
 }
 
 impl TlsServer {
     /// With a certificate for [`CONTROL_NAME`], for `listen` and for this machine.
-    pub(crate) fn new(authority: Arc<Authority>, listen: IpAddr) -> Result<Self, TlsError> {
+    pub(crate) fn new(
+        authority: Arc<Authority>,
+        listen: IpAddr,
+        refusals: &Arc<Refusals>,
+    ) -> Result<Self, TlsError> {
         let identity = Arc::new(ServerIdentity::default());
         let acceptor = tls::server(Arc::clone(&identity))?.into();
         Ok(Self {
@@ -56,6 +62,7 @@ impl TlsServer {
             identity,
             names: names(listen),
             acceptor,
+            refusals: Arc::clone(refusals),
         })
     }
 
@@ -77,7 +84,8 @@ impl TlsServer {
     ) -> Result<impl Stream<Item = io::Result<TlsStream<TcpStream>>>, TlsError> {
         let first = self.renew()?;
         let (ready, connections) = mpsc::channel(HANDSHAKES);
-        let accept = accept(listener, self.acceptor.clone(), ready);
+        let refusals = Arc::clone(&self.refusals);
+        let accept = accept(listener, self.acceptor.clone(), ready, refusals);
         tokio::spawn(async move {
             tokio::select! {
                 () = drain.cancelled() => {}
@@ -107,6 +115,7 @@ async fn accept(
     listener: TcpListener,
     acceptor: TlsAcceptor,
     ready: mpsc::Sender<io::Result<TlsStream<TcpStream>>>,
+    refusals: Arc<Refusals>,
 ) {
     let places = Arc::new(Semaphore::new(HANDSHAKES));
     loop {
@@ -123,13 +132,17 @@ async fn accept(
         };
         let _ = tcp.set_nodelay(true);
         let (handshake, ready) = (acceptor.accept(tcp), ready.clone());
+        let refusals = Arc::clone(&refusals);
         tokio::spawn(async move {
             match timeout(HANDSHAKE_WITHIN, handshake).await {
                 Ok(Ok(tls)) => {
                     let _ = ready.send(Ok(tls)).await;
                 }
-                Ok(Err(e)) => tracing::warn!(%peer, "no TLS: {e}"),
-                Err(_) => tracing::warn!(%peer, "no TLS within {HANDSHAKE_WITHIN:?}"),
+                Ok(Err(e)) => refusals.note("tls", &peer.to_string(), &format!("no TLS: {e}")),
+                Err(_) => {
+                    let late = format!("no TLS within {HANDSHAKE_WITHIN:?}");
+                    refusals.note("tls", &peer.to_string(), &late);
+                }
             }
             drop(place);
         });

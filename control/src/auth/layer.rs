@@ -7,10 +7,12 @@ use std::task::{Context, Poll};
 use futures::future::BoxFuture;
 use tonic::Status;
 use tonic::body::Body;
+use tonic::codegen::http::request::Parts;
 use tonic::codegen::http::{Request, Response, header};
+use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
 use tower::{Layer, Service};
 
-use super::{Authenticator, Peer, Refused};
+use super::{Authenticator, Peer, Refusals, Refused};
 
 /// Longest token that is looked at: projected service account tokens have about 1 KiB.
 const MAX_TOKEN: usize = 16 << 10;
@@ -58,14 +60,20 @@ impl Gate {
 
 /// Puts a [`Gate`] in front of a server's services, which find the [`Peer`] among a request's extensions.
 #[derive(Clone, Debug)]
-pub struct Authenticate(pub Gate);
+pub struct Authenticate {
+    /// Whom to let in.
+    pub gate: Gate,
+    /// Where others are counted.
+    pub refusals: Arc<Refusals>,
+}
 
 impl<S> Layer<S> for Authenticate {
     type Service = Guarded<S>;
 
     fn layer(&self, inner: S) -> Guarded<S> {
         Guarded {
-            gate: self.0.clone(),
+            gate: self.gate.clone(),
+            refusals: Arc::clone(&self.refusals),
             inner,
         }
     }
@@ -75,6 +83,7 @@ impl<S> Layer<S> for Authenticate {
 #[derive(Clone, Debug)]
 pub struct Guarded<S> {
     gate: Gate,
+    refusals: Arc<Refusals>,
     inner: S,
 }
 
@@ -96,7 +105,7 @@ where
         // The one that is ready is this one; the clone takes its place.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
-        let gate = self.gate.clone();
+        let (gate, refusals) = (self.gate.clone(), Arc::clone(&self.refusals));
         Box::pin(async move {
             // Nobody but the gate says who it is.
             request.extensions_mut().remove::<Peer>();
@@ -109,12 +118,21 @@ where
                     inner.call(Request::from_parts(head, body)).await
                 }
                 Err(refused) => {
-                    tracing::warn!(path = %head.uri.path(), "refused: {refused}");
+                    refusals.note("token", &who(&head), &refused.to_string());
                     Ok(status(&refused).into_http())
                 }
             }
         })
     }
+}
+
+/// Its address, where there is one.
+fn who(head: &Parts) -> String {
+    let tls = head.extensions.get::<TlsConnectInfo<TcpConnectInfo>>();
+    let tcp = tls.map(TlsConnectInfo::get_ref);
+    let tcp = tcp.or_else(|| head.extensions.get::<TcpConnectInfo>());
+    let address = tcp.and_then(TcpConnectInfo::remote_addr);
+    address.map_or_else(|| "somebody".to_owned(), |address| address.to_string())
 }
 
 fn status(refused: &Refused) -> Status {

@@ -2,6 +2,7 @@
 
 mod join;
 mod layer;
+mod refusals;
 
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use futures::future::BoxFuture;
 
 pub use join::JoinToken;
 pub use layer::{Authenticate, Gate};
+pub use refusals::Refusals;
 
 /// Suffix of `node.id` on streams of a node's Envoy.
 const ENVOY: &str = "/envoy";

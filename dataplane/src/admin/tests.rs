@@ -128,14 +128,9 @@ fn agent() -> Agent {
         metrics: Arc::new(Metrics::new()),
     };
     let log = observed.log.clone();
-    tokio::spawn(pump(
-        observation.events,
-        tokio::sync::mpsc::channel(1).1,
-        engine.clone(),
-        log,
-        Arc::clone(&observed.metrics),
-        drain.clone(),
-    ));
+    let (events, handle, token) = (observation.events, engine.clone(), drain.clone());
+    let (told, metrics) = (mpsc::channel(1).1, Arc::clone(&observed.metrics));
+    tokio::spawn(pump(events, told, handle, log, metrics, token));
     let admin = AdminService {
         engine,
         xds,

@@ -83,12 +83,14 @@ fn two_nodes_join_and_get_what_is_theirs() -> Result {
     Ok(())
 }
 
+fn get(node: &Node, url: &str) -> Result<String> {
+    let got = node.command("curl").args(["-sS", "--fail", url]);
+    Ok(got.run(LONG)?.success()?.stdout)
+}
+
 /// What the node's agent and its control plane count.
 fn metrics(node: &Node) -> Result {
-    let get = |url: &str| -> Result<String> {
-        let got = node.command("curl").args(["-sS", "--fail", url]);
-        Ok(got.run(LONG)?.success()?.stdout)
-    };
+    let get = |url: &str| get(node, url);
     let (agent, control) = ("http://127.0.0.1:15020/metrics", "http://127.0.0.1:15021");
     let text = get(agent)? + &get(&format!("{control}/metrics"))?;
     for line in [
@@ -184,6 +186,10 @@ fn who_gets_something_wrong_gets_nothing_and_a_sentence() -> Result {
         Ok(())
     })?;
     plain.stop()?;
+    let said = get(&lab.node("n1")?, "http://127.0.0.1:15021/status")?;
+    let said: serde_json::Value = serde_json::from_str(&said)?;
+    let counted = |reason: &str| said["refused"][reason].as_u64().unwrap_or(0);
+    ensure!(counted("tls") > 0 && counted("token") > 0, "{said}");
     let node = lab.node("n1")?;
     let options = WeftOptions::default().arg("--metrics").arg("none");
     let plain = Weft::control(&node, lab.manifests(), PORT + 1, options)?;
