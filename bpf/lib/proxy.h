@@ -33,7 +33,8 @@ static __always_inline __u32 new_flow_proxy(const struct __sk_buff *skb, const s
 
 	if (!passage->from_pod)
 		return proxy_by_mark(skb, passage);
-	if (passage->peer.interface && (packet->tcp_flags & TCP_STEP) == TCP_SYN && asks_proxy(&passage->pod, &passage->peer, packet))
+	if (passage->peer.interface && (packet->tcp_flags & TCP_STEP) == TCP_SYN &&
+	    asks_proxy(&passage->pod, &passage->peer, packet))
 		return PROXY_INBOUND_0 | other(pod_end(passage));
 	if (!(passage->peer.flags & PARTY_UNLISTED))
 		return PROXY_NONE;

@@ -15,7 +15,8 @@ static __always_inline bool goes_through_proxy(struct passage *passage)
 {
 	if ((passage->proxy & PROXY_COMPLIES) == PROXY_COMPLIES)
 		return true;
-	if ((passage->proxy & ~1) != PROXY_UPSTREAM_0 || (passage->packet.tcp_flags & TCP_STEP) != TCP_SYN || !passage->peer.interface)
+	if ((passage->proxy & ~1) != PROXY_UPSTREAM_0 || (passage->packet.tcp_flags & TCP_STEP) != TCP_SYN ||
+	    !passage->peer.interface)
 		return false;
 	passage->proxy |= PROXY_CHAINED_0;
 	return true;

@@ -9,8 +9,8 @@
 #define WEFT_ABI_PROXY_H
 
 /* Marks of packets and sockets. No pod can set one: packets lose theirs on the way out of its network namespace. */
-#define MARK_TO_PROXY 0x5eed0000  /* to be delivered to a socket of Envoy: the agent's routing rule looks for it */
-#define MARK_BY_PROXY 0x5eed0001  /* of what Envoy opens: in the node's network namespace it takes CAP_NET_ADMIN to set it */
+#define MARK_TO_PROXY 0x5eed0000 /* to be delivered to a socket of Envoy: the agent's routing rule looks for it */
+#define MARK_BY_PROXY 0x5eed0001 /* of what Envoy opens: in the node's network namespace it takes CAP_NET_ADMIN to set it */
 #define MARK_ADMITTED 0x5eed0002 /* likewise, of what Envoy opens once the destination's layer 7 policy has let a request through */
 
 /* Where Envoy listens for what is handed to it, on the loopback addresses. */
