@@ -127,12 +127,11 @@ fn agent() -> Agent {
         timeouts: Timeouts::default(),
     };
     let metrics = Arc::new(Metrics::new());
-    let log = observed.log.clone();
     tokio::spawn(pump(
         observation.events,
         tokio::sync::mpsc::channel(1).1,
         engine.clone(),
-        log,
+        observed.log.clone(),
         metrics,
         drain.clone(),
     ));

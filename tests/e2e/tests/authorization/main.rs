@@ -2,6 +2,7 @@
 
 mod evasion;
 mod node;
+mod protocols;
 mod rules;
 
 use std::net::SocketAddr;
