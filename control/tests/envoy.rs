@@ -47,6 +47,11 @@ impl Drop for Envoy {
 impl Envoy {
     /// Envoy with the control plane of `lab`, once it answers.
     async fn start(lab: &Lab, api_type: &str, back_end: &str) -> Self {
+        Self::of_node("n1", lab, api_type, back_end).await
+    }
+
+    /// As that of this node.
+    async fn of_node(node: &str, lab: &Lab, api_type: &str, back_end: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name| folder.path().join(name);
         let (control, admin, config, log) = (
@@ -60,7 +65,14 @@ impl Envoy {
         tokio::spawn(server.serve_with_incoming(UnixListenerStream::new(listener)));
         std::fs::write(
             &config,
-            bootstrap(&control, &admin, api_type, back_end).to_string(),
+            bootstrap(
+                &format!("{node}/envoy"),
+                &control,
+                &admin,
+                api_type,
+                back_end,
+            )
+            .to_string(),
         )
         .unwrap();
         let mut child = Command::new("unshare")
@@ -113,16 +125,16 @@ impl Envoy {
     }
 }
 
-fn bootstrap(control: &Path, admin: &Path, api_type: &str, back_end: &str) -> Value {
+fn bootstrap(node: &str, control: &Path, admin: &Path, api_type: &str, back_end: &str) -> Value {
     serde_json::json!({
-        "node": {"id": "envoy", "cluster": "test"},
+        "node": {"id": node, "cluster": "test"},
         "admin": {"address": {"pipe": {"path": admin}}},
         "dynamic_resources": {
             "ads_config": {
                 "api_type": api_type,
                 "transport_api_version": "V3",
                 "grpc_services": [{
-                    "envoy_grpc": {"cluster_name": "control"},
+                    "envoy_grpc": {"cluster_name": "weft.control"},
                     "initial_metadata": [{"key": BACK_END, "value": back_end}],
                 }],
             },
@@ -130,7 +142,7 @@ fn bootstrap(control: &Path, admin: &Path, api_type: &str, back_end: &str) -> Va
             "lds_config": {"resource_api_version": "V3", "ads": {}},
         },
         "static_resources": {"clusters": [{
-            "name": "control",
+            "name": "weft.control",
             "type": "STATIC",
             "typed_extension_protocol_options": {
                 "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
@@ -138,7 +150,7 @@ fn bootstrap(control: &Path, admin: &Path, api_type: &str, back_end: &str) -> Va
                     "explicit_http_config": {"http2_protocol_options": {}},
                 },
             },
-            "load_assignment": {"cluster_name": "control", "endpoints": [{"lb_endpoints": [{
+            "load_assignment": {"cluster_name": "weft.control", "endpoints": [{"lb_endpoints": [{
                 "endpoint": {"address": {"pipe": {"path": control}}},
             }]}]},
         }]},
@@ -358,4 +370,74 @@ async fn a_nodes_envoy_takes_its_routes() {
     }
     assert_eq!(envoy.counters("update_rejected").await, 0);
     assert_eq!(lab.plane.nacks(), []);
+}
+
+/// Guards of pods go to their own node's Envoy, which takes them, also those of thousands of rules, and changes of them.
+#[tokio::test]
+async fn a_nodes_envoy_takes_its_guards() {
+    const RULES: usize = 2_000;
+    let rules: String = (0..RULES)
+        .map(|i| {
+            format!("  - to: [{{operation: {{paths: [/p{i}/*], methods: [GET], hosts: ['*']}}}}]\n")
+        })
+        .collect();
+    let many = format!(
+        "apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {{name: many, namespace: shop}}
+spec:
+  rules:
+{rules}"
+    );
+    let requests = include_str!("../testdata/requests.yaml");
+    let lab = Lab::start(&[("requests.yaml", requests), ("many.yaml", &many)]).await;
+    let envoy = Envoy::start(&lab, "DELTA_GRPC", BACK_END_ENVOY).await;
+    let other = Envoy::of_node("n2", &lab, "DELTA_GRPC", BACK_END_ENVOY).await;
+    let guards = |names: &[&str]| -> BTreeSet<String> {
+        let names = names.iter();
+        names
+            .map(|name| format!("weft.inbound/pod/shop/{name}"))
+            .collect()
+    };
+    let both = guards(&["cart", "other"]);
+    let last = format!("/p{}/", RULES - 1);
+    wait_for_guards(&lab, &envoy, &both, |rules| rules.contains(&last)).await;
+    let few = many.lines().take(6).collect::<Vec<_>>().join("\n");
+    lab.write("many.yaml", &few);
+    wait_for_guards(&lab, &envoy, &both, |rules| !rules.contains(&last)).await;
+    assert!(
+        other.dump().await.listeners().is_empty(),
+        "they are of another node"
+    );
+    for envoy in [envoy, other] {
+        assert_eq!(envoy.counters("update_rejected").await, 0);
+    }
+    assert_eq!(lab.plane.nacks(), []);
+}
+
+async fn wait_for_guards(
+    lab: &Lab,
+    envoy: &Envoy,
+    guards: &BTreeSet<String>,
+    is_wanted: impl Fn(&str) -> bool,
+) {
+    let deadline = Instant::now() + PATIENCE;
+    let wanted = BTreeSet::from(["4", "6"].map(|family| format!("weft.inbound/n1#{family}")));
+    loop {
+        let dump = envoy.dump().await;
+        let routes = dump.section("RoutesConfigDump", "dynamic_route_configs");
+        let rules: String = routes.iter().map(ToString::to_string).collect();
+        let names = routes.iter().map(|r| text(&r["route_config"]["name"]));
+        let names: BTreeSet<String> = names.collect();
+        if dump.listeners() == wanted && names == *guards && is_wanted(&rules) {
+            return;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "Envoy has {:?} and {names:?}; it refused {:?}",
+            dump.listeners(),
+            lab.plane.nacks()
+        );
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }

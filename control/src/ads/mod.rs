@@ -3,6 +3,7 @@
 //! See <https://www.envoyproxy.io/docs/envoy/latest/api-docs/xds_protocol>.
 
 mod back_end;
+mod batch;
 mod delta;
 mod history;
 mod nack;
@@ -14,6 +15,7 @@ mod stream;
 mod subscription;
 
 pub use back_end::Stores;
+pub use batch::Batch;
 pub use nack::{Nack, Nacks};
 pub use server::AdsServer;
-pub use store::{Batch, Entry, Store, Table, Version};
+pub use store::{Entry, Store, Table, Version};

@@ -26,7 +26,7 @@ enum Value {
     Ports(NamedPorts),
 }
 
-/// After all atoms of any plan: whether it is this node. Only where the plan asks Envoy.
+/// After all atoms of any plan: it is this node, and its address is IPv4, IPv6, or of any family. Only where the plan asks Envoy.
 const IS_HOST: usize = usize::MAX;
 
 /// Place of an atom in a plan, and its value.
@@ -106,7 +106,7 @@ impl CompiledSet {
             }
         }
         if self.plan.asks_proxy() && is_host(class) {
-            signature.push((IS_HOST, Value::Is(Tri::Yes)));
+            signature.push((IS_HOST, Value::Is(is_v4(class))));
         }
         self.function(signature)
     }
@@ -170,7 +170,7 @@ impl CompiledSet {
                 && is_host(class)
                 && let Some(signature) = signatures.get_mut(slot)
             {
-                signature.push((IS_HOST, Value::Is(Tri::Yes)));
+                signature.push((IS_HOST, Value::Is(is_v4(class))));
                 different.insert(slot);
             }
         }
@@ -234,19 +234,24 @@ impl CompiledSet {
         }
         let decided = decide(&asked, self.plan.default);
         match signature.last() {
-            Some((IS_HOST, _)) => self.ask_for_host(&decided),
+            Some((IS_HOST, Value::Is(is_v4))) => self.ask_for_host(&decided, *is_v4),
             _ => decided,
         }
     }
 
     /// The node reaches its pods whatever policies say, but not round Envoy: where one asks about requests, of whomever, Envoy is asked
     /// in place of a refusal.
-    fn ask_for_host(&self, decided: &Steps<Decision>) -> Steps<Decision> {
+    fn ask_for_host(&self, decided: &Steps<Decision>, is_v4: Tri) -> Steps<Decision> {
         let mut asking = Steps::constant(0);
         for Part { policy, own } in &self.plan.parts {
             let rules = policy.rules.iter().zip(own);
             for (rule, own) in rules.filter(|(rule, _)| rule.asks_proxy) {
-                for family in [&own.v4, &own.v6] {
+                let families = match is_v4 {
+                    Tri::Yes => [Some(&own.v4), None],
+                    Tri::No => [None, Some(&own.v6)],
+                    Tri::Maybe => [Some(&own.v4), Some(&own.v6)],
+                };
+                for family in families.into_iter().flatten() {
                     asking = asking.zip(family, |known, matches| match (known, matches) {
                         (0, Tri::Maybe | Tri::Yes) => rule.id,
                         _ => known,

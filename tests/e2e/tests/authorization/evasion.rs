@@ -38,6 +38,20 @@ fn the_nodes_own_processes_do_not_go_round_envoy() -> Result {
             }
         }
     }
+    // It is nobody whom a rule could name; what asks about no request it reaches as ever.
+    let only_client = "  rules: [{from: [{source: {principals: [cluster.local/ns/default/sa/shopper]}}], to: [{operation: {methods: [GET], ports: ['8080']}}]}]\n";
+    mesh.apply("policy", &policy("read", only_client))?;
+    let node = mesh.lab.node("n1")?;
+    let near = mesh.pod("near")?;
+    let _other = near.serve(&ServeOptions::tcp(9000))?;
+    eventually(LONG, || {
+        let read = from_node(&node, &format!("http://{}/x", near.socket_v4(TARGET)), &[])?;
+        ensure!(read == "403", "{read}");
+        Ok(())
+    })?;
+    let once = GetOptions::tcp(1).timeout(Duration::from_secs(2));
+    let attempts = node.get(near.socket_v4(9000), &once)?;
+    ensure!(attempts.iter().any(|a| a.server.is_some()), "{attempts:?}");
     Ok(())
 }
 

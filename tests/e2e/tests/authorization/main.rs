@@ -2,6 +2,7 @@
 
 mod evasion;
 mod node;
+mod protocols;
 mod rules;
 
 use std::net::SocketAddr;
@@ -73,6 +74,28 @@ fn wait_all(mesh: &Mesh, pod: &Pod, path: &str, args: &[&str], status: u16) -> R
     Ok(())
 }
 
+/// Envoy has taken everything it was sent.
+fn nothing_refused(node: &Node) -> Result {
+    let admin = node.run_dir().join("envoy/admin.sock");
+    let curl = node
+        .command("curl")
+        .args(["-sS", "-g", "--unix-socket"])
+        .arg(admin);
+    let stats = curl
+        .arg("http://envoy/stats?filter=update_")
+        .run(LONG)?
+        .success()?
+        .stdout;
+    let refused = stats
+        .lines()
+        .filter(|line| line.contains("update_rejected"));
+    for line in refused {
+        ensure!(line.ends_with(": 0"), "{line}");
+    }
+    ensure!(stats.contains("update_success"), "{stats}");
+    Ok(())
+}
+
 #[test]
 fn a_method_is_refused_on_one_node_and_between_nodes() -> Result {
     let (mesh, _servers) = mesh()?;
@@ -105,6 +128,9 @@ fn a_method_is_refused_on_one_node_and_between_nodes() -> Result {
             ensure!(refused.status == 403, "{refused:?}");
             ensure!(refused.body.contains("RBAC"), "{refused:?}");
         }
+    }
+    for node in mesh.lab.nodes() {
+        nothing_refused(node)?;
     }
     Ok(())
 }

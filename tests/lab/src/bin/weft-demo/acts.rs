@@ -12,6 +12,7 @@ use crate::stage::{DNS, NOBODY, Stage, WEB, WEB_V6, address};
 use crate::talk;
 
 mod denied;
+mod requests;
 mod routes;
 
 type Act = fn(&mut Stage) -> Result<()>;
@@ -31,6 +32,10 @@ pub(crate) const ALL: &[(&str, Act)] = &[
         denied::denied,
     ),
     ("An HTTP route, through the node's Envoy", routes::routes),
+    (
+        "A policy about requests: a method is refused, and says why",
+        requests::requests,
+    ),
     ("SIGKILL both agents under load", kill_agents),
 ];
 

@@ -14,7 +14,7 @@ use crate::traces::{self, Traces};
 /// Ports that the pods of `deploy/demo` serve.
 pub(crate) const WEB_PORT: u16 = 8080;
 const DNS_PORT: u16 = 5353;
-const HTTP_PORT: u16 = 8000;
+pub(crate) const HTTP_PORT: u16 = 8000;
 /// What web-1 and web-2, and web-3, serve by HTTP: their label `version`.
 pub(crate) const VERSIONS: [&str; 2] = ["v1", "v2"];
 const READY_WITHIN: Duration = Duration::from_secs(30);
