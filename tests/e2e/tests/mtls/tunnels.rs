@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use weft_e2e::wait::LONG;
 use weft_e2e::{Result, eventually};
-use weft_lab::Pod;
+use weft_lab::{Pod, WeftOptions};
 
-use crate::town::{Town, fixture, peer_authentication};
+use crate::town::{MARKER, Town, fixture, peer_authentication};
 
 /// A certificate with this SPIFFE ID, and its key, issued by the CA in `ca`.
 struct Certificate {
@@ -193,5 +193,83 @@ spec:
         Ok(())
     })?;
     weft_e2e::http::wait_status(&client, &url, 200)?;
+    Ok(())
+}
+
+/// Asks on one connection and on new ones, for so many seconds; says how often each went wrong.
+const LOAD: &str = "import http.client,sys,time
+host,port,seconds=sys.argv[1],int(sys.argv[2]),float(sys.argv[3])
+kept=http.client.HTTPConnection(host,port,timeout=10)
+asked=failed=0
+end=time.time()+seconds
+while time.time()<end:
+    for connection in (kept,http.client.HTTPConnection(host,port,timeout=10)):
+        asked+=1
+        try:
+            connection.request('GET','/load')
+            failed+=connection.getresponse().read()==b''
+        except OSError as error:
+            failed+=1
+            print(error,flush=True)
+    time.sleep(0.02)
+print('asked',asked,'failed',failed)";
+
+#[test]
+fn certificates_are_replaced_and_no_connection_notices() -> Result {
+    // Replaced every two seconds.
+    let options = WeftOptions::default().arg("--svid-life").arg("3s");
+    let town = Town::start_with(options)?;
+    let client = town.pod("client")?;
+    town.apply("strict", &peer_authentication("STRICT", ""))?;
+    let url = town.url("far", 4, "/x")?;
+    weft_e2e::http::wait_status(&client, &url, 200)?;
+    let far = town.pod("far")?.addresses().v4.to_string();
+    let load = client
+        .command("/usr/bin/python3")
+        .args(["-c", LOAD, &far, "8080", "8"]);
+    let output = load.run(LONG)?.success()?;
+    println!("{}", output.stdout);
+    ensure!(output.stdout.trim_end().ends_with("failed 0"), "{output:?}");
+    town.nothing_refused()
+}
+
+/// Process number of a node's Envoy, found by its agent.
+fn envoy_of(town: &mut Town, node: &str) -> Result<i32> {
+    let agents = &mut town.agents;
+    let agent = agents.iter_mut().find(|a| a.node().name() == node);
+    let agent = agent.context("an agent")?.process().pid();
+    for task in std::fs::read_dir(format!("/proc/{agent}/task"))? {
+        let children = std::fs::read_to_string(task?.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace() {
+            let name = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+            if name.starts_with("envoy") {
+                return Ok(child.parse()?);
+            }
+        }
+    }
+    anyhow::bail!("no Envoy below {agent}")
+}
+
+#[test]
+fn without_envoy_nothing_goes_in_plain_text_and_all_is_well_once_it_is_back() -> Result {
+    let mut town = Town::start()?;
+    let client = town.pod("client")?;
+    town.apply("strict", &peer_authentication("STRICT", ""))?;
+    let url = town.url("far", 4, &format!("/{MARKER}"))?;
+    weft_e2e::http::wait_status(&client, &url, 200)?;
+    for node in ["n1", "n2"] {
+        town.wire()?;
+        let envoy = envoy_of(&mut town, node)?;
+        let pid = rustix::process::Pid::from_raw(envoy).context("a process number")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+        // Both while it is down and later.
+        for _ in 0..3 {
+            weft_e2e::http::curl(&client, &url, &["--max-time", "2", "-d", MARKER])?;
+        }
+        weft_e2e::http::wait_status(&client, &url, 200)?;
+        ensure!(envoy_of(&mut town, node)? != envoy, "it is another");
+        let wire = town.wire()?;
+        ensure!(wire["plain"] == 0 && wire["marked"] == 0, "{node}: {wire}");
+    }
     Ok(())
 }
