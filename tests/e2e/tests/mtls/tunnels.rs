@@ -273,3 +273,56 @@ fn without_envoy_nothing_goes_in_plain_text_and_all_is_well_once_it_is_back() ->
     }
     Ok(())
 }
+
+#[test]
+fn layer_7_policies_judge_what_comes_out_of_tunnels() -> Result {
+    let mut town = Town::start()?;
+    let (client, stranger) = (town.pod("client")?, town.pod("stranger")?);
+    town.apply("strict", &peer_authentication("STRICT", ""))?;
+    town.apply(
+        "authorization",
+        "apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: far, namespace: default}
+spec:
+  selector: {matchLabels: {app: far}}
+  rules:
+  - from: [{source: {principals: [cluster.local/ns/default/sa/client]}}]
+    to: [{operation: {methods: [GET]}}]
+",
+    )?;
+    for family in [4, 6] {
+        let url = town.url("far", family, &format!("/{MARKER}"))?;
+        for (method, status) in [("GET", 200), ("POST", 403)] {
+            eventually(LONG, || {
+                let args = ["-X", method, "--max-time", "3"];
+                let answer = weft_e2e::http::curl(&client, &url, &args)?;
+                ensure!(
+                    answer.status == status,
+                    "{method} {status} expected: {answer:?}"
+                );
+                Ok(())
+            })?;
+        }
+        // No rule is for this one, whatever it asks: the kernel refuses the connection.
+        let answer = weft_e2e::http::curl(&stranger, &url, &["--max-time", "3"])?;
+        ensure!(answer.status == 0, "{answer:?}");
+        // Past the tunnel, in plain text, nobody is asked: it is refused.
+        let output = town
+            .node("n1")?
+            .command("curl")
+            .args(["-sS", "-g", "--max-time", "2", &url])
+            .run(LONG)?;
+        ensure!(!output.status.success(), "{output:?}");
+    }
+    town.wire()?;
+    for family in [4, 6] {
+        let url = town.url("far", family, &format!("/{MARKER}"))?;
+        let answer = weft_e2e::http::curl(&client, &url, &[])?;
+        ensure!(answer.server() == "far", "{answer:?}");
+    }
+    let wire = town.wire()?;
+    ensure!(wire["plain"] == 0 && wire["marked"] == 0, "{wire}");
+    ensure!(wire["tunnel"].as_u64() > Some(0), "{wire}");
+    town.nothing_refused()
+}
