@@ -128,3 +128,6 @@ fn fits(leaf: &Certificate, key: &str) -> bool {
     key.public_key()
         .is_some_and(|public| public.as_ref() == leaf.public_key())
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,8 +11,8 @@ use tonic::metadata::MetadataValue;
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
 
-/// Shorter ones can be guessed: 16 random bytes have 32 characters in hexadecimal, 22 in base64.
-pub const MIN_TOKEN: usize = 22;
+/// Shorter ones can be guessed. `openssl rand -hex 32` makes 64 characters.
+pub const MIN_TOKEN: usize = 16;
 /// Longer ones are not tokens.
 const MAX_TOKEN: u64 = 16 << 10;
 

@@ -1,9 +1,11 @@
 //! What protects the way between control plane and agents.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use weft_identity::token::{TokenError, TokenFile};
 
 use super::Refusal;
 
@@ -42,6 +44,23 @@ impl SecurityArgs {
                 file.display()
             ))),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether the token protects anything. One that is not there yet may come.
+    ///
+    /// # Errors
+    /// When it is empty, too short, or everybody can read it.
+    pub(crate) fn check_files(&self) -> Result<(), TokenError> {
+        let Some(file) = &self.join_token_file else {
+            return Ok(());
+        };
+        match TokenFile::new(file).read() {
+            Ok(_) => Ok(()),
+            Err(TokenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(())
+            }
+            Err(e) => Err(e),
         }
     }
 

@@ -1,6 +1,6 @@
 //! `weft status`.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 use weft_proto::wire::admin::v1::{
@@ -65,7 +65,7 @@ fn summary(status: &Status) -> String {
         status.node, status.version, status.pid, status.control, status.policy_epoch,
     );
     if let Some(now) = &status.identities {
-        text.push_str(&format!("certs    {}\n", identities(now)));
+        text.push_str(&identities(now));
     }
     for warning in &status.warnings {
         text.push_str(&format!("warning  {warning}\n"));
@@ -74,29 +74,22 @@ fn summary(status: &Status) -> String {
 }
 
 fn identities(now: &Identities) -> String {
-    let bundle = match (now.trust_bundle.as_str(), now.no_ca) {
-        ("", true) => return "the control plane issues no certificates".to_owned(),
-        ("", false) => return "no trust bundle yet".to_owned(),
-        (bundle, _) => bundle,
+    let trust = match (now.trust_bundle.as_str(), now.no_ca) {
+        ("", true) => "the control plane issues no certificates".to_owned(),
+        ("", false) => "no trust bundle yet".to_owned(),
+        (bundle, _) => format!(
+            "{}, bundle {bundle}, {} root(s)",
+            now.trust_domain, now.roots
+        ),
     };
-    let Identities {
-        trust_domain,
-        certificates,
-        valid,
-        roots,
-        ..
-    } = now;
     let end = u64::try_from(now.next_expiry).ok().filter(|end| *end > 0);
-    let end = end.map(|end| std::time::UNIX_EPOCH + Duration::from_secs(end));
-    let end = end.map_or_else(String::new, |end| {
-        format!(
-            ", the first until {}",
-            humantime::format_rfc3339_seconds(end)
-        )
+    let end = end.map(|end| UNIX_EPOCH + Duration::from_secs(end));
+    let end = end.map(|end| {
+        let end = humantime::format_rfc3339_seconds(end);
+        format!(", the first until {end}")
     });
-    format!(
-        "{valid} of {certificates} valid{end}; {trust_domain}, trust bundle {bundle} ({roots} root(s))"
-    )
+    let (valid, all, end) = (now.valid, now.certificates, end.unwrap_or_default());
+    format!("certs    {valid} of {all} valid{end}\ntrust    {trust}\n")
 }
 
 fn missing(status: &Status) -> String {

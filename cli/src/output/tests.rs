@@ -1,7 +1,7 @@
 use serde_json::Value;
 use weft_proto::wire::admin::v1::{
-    Backend, ConfigProblem, Counter, Map, PodInterface, Program, Rejection, Service, Status,
-    Subscription, Workload,
+    Backend, Certificate, ConfigProblem, Counter, Identities, Map, PodInterface, Program,
+    Rejection, Service, Status, Subscription, Workload,
 };
 
 use super::*;
@@ -89,6 +89,51 @@ fn a_status() -> Status {
         reasons: vec!["sockops is not attached".into()],
         warnings: vec!["map slots keeps its 10 entries".into()],
         policy_epoch: 7,
+        identities: Some(Identities {
+            trust_domain: "cluster.local".to_owned(),
+            certificates: 3,
+            valid: 2,
+            next_expiry: 1_800_000_000,
+            trust_bundle: "0123456789abcdef".to_owned(),
+            roots: 1,
+            ..Identities::default()
+        }),
+    }
+}
+
+#[test]
+fn certificates_are_summed_up_and_listed() {
+    let text = status(&a_status(), Style::Plain);
+    for line in [
+        "certs    2 of 3 valid, the first until 2027-01-15T08:00:00Z",
+        "trust    cluster.local, bundle 0123456789abcdef, 1 root(s)",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{text}");
+    }
+    let none = Identities {
+        no_ca: true,
+        ..Identities::default()
+    };
+    let foreign = Status {
+        identities: Some(none),
+        ..a_status()
+    };
+    assert!(status(&foreign, Style::Plain).contains("issues no certificates"));
+    let ended = Certificate {
+        id: "spiffe://cluster.local/ns/shop/sa/cart".into(),
+        namespace: "shop".into(),
+        service_account: "cart".into(),
+        serial: "4f".into(),
+        not_after: 1,
+        next_attempt_ms: 2_900,
+        issued: 4,
+        error: "no answer".into(),
+        ..Certificate::default()
+    };
+    assert_eq!(certificate_name(&ended), "shop/cart");
+    let text = certificates(&[ended], Style::Plain);
+    for part in ["sa/cart", "no", "4f", "ended", "2s", "no answer"] {
+        assert!(text.contains(part), "{part}: {text}");
     }
 }
 

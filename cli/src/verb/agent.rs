@@ -17,6 +17,7 @@ use crate::signals;
 /// # Errors
 /// When it cannot start, or a part of it fails.
 pub(crate) async fn run(args: &RemoteAgentArgs) -> Result<()> {
+    args.security.check_files()?;
     let drain = signals::drain_token()?;
     start(&args.agent, &args.trust_domain, args.target()?, drain).await
 }

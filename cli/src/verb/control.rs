@@ -28,7 +28,9 @@ pub(crate) async fn run(args: &ControlArgs) -> Result<()> {
         Metrics(None) => None,
     };
     let ca = args.ca.config(args.source.trust_domain.clone(), None);
-    let plane = start(&args.source, ca, true, drain.clone())?;
+    let authority = authority(args, ca)?;
+    let tunnels = authority.is_some();
+    let plane = start(&args.source, authority, tunnels, drain.clone())?;
     tracing::info!("control plane serves ADS on {}", args.listen);
     publish_bundle(&plane, &args.security, &drain)?;
     let serve = serve(plane.clone(), ads, &args.security)?;
@@ -38,6 +40,21 @@ pub(crate) async fn run(args: &ControlArgs) -> Result<()> {
         tasks.spawn(async move { Ok(plane.serve_http(http).await?) });
     }
     tasks.finish(serve).await
+}
+
+/// The CA; `None` where nobody has asked for one and this process may not keep one: then no workload gets a certificate.
+fn authority(args: &ControlArgs, ca: CaConfig) -> Result<Option<Arc<Authority>>> {
+    let wanted = args.ca.ca_dir.is_some()
+        || args.security.ca_bundle.is_some()
+        || args.security.server(args.listen)? != Protection::None;
+    match Authority::open(ca) {
+        Ok(authority) => Ok(Some(authority)),
+        Err(error) if !wanted && error.is_forbidden() => {
+            tracing::warn!("no certificates are issued: {error}; give a folder with --ca-dir");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Serves agents as the options say.
@@ -77,21 +94,24 @@ pub(super) fn publish_bundle(
 /// Starts a control plane on the folder that was asked for. `tunnels`: its CA is that of all nodes.
 ///
 /// # Errors
-/// When the folder, or the CA's, cannot be read.
+/// When the folder cannot be read.
 pub(super) fn start(
     args: &SourceArgs,
-    ca: CaConfig,
+    authority: Option<Arc<Authority>>,
     tunnels: bool,
     drain: CancellationToken,
 ) -> Result<ControlPlane> {
-    let authority = Authority::open(ca)?;
     let config = Config {
         manifests: args.folder()?.clone(),
         trust_domain: args.trust_domain.to_string(),
         root_namespace: args.root_namespace.clone(),
         tunnels,
     };
-    Ok(ControlPlane::start(config, drain)?.with_authority(authority))
+    let plane = ControlPlane::start(config, drain)?;
+    Ok(match authority {
+        Some(authority) => plane.with_authority(authority),
+        None => plane,
+    })
 }
 
 /// Listens, or says which option to change.

@@ -11,6 +11,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use weft_control::ControlPlane;
 use weft_control::auth::{Gate, Peer};
+use weft_control::ca::Authority;
 use weft_dataplane::agent::ControlTarget;
 use weft_dataplane::xds::InProcess;
 
@@ -34,9 +35,10 @@ pub(crate) async fn run(args: &UpArgs) -> Result<()> {
     let domain = &args.source.trust_domain;
     let own = args.agent.run_dir.path.join("ca");
     let ca = args.ca.config(domain.clone(), Some(own));
+    let authority = Authority::open(ca)?;
     // With a CA that no other node knows, nobody could be reached through a tunnel.
     let shared = args.ca.ca_dir.is_some() || args.listen.is_some();
-    let plane = control::start(&args.source, ca, shared, drain.clone())?;
+    let plane = control::start(&args.source, Some(authority), shared, drain.clone())?;
     let (pipe, connections) = pipe();
     let mut tasks = Tasks::new(drain.clone());
     let node = Arc::from(args.agent.node.as_str());

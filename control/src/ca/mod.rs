@@ -78,6 +78,19 @@ pub enum CaError {
     Issuer(String),
 }
 
+impl CaError {
+    /// This process may not write where the CA is to be.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        let kind = match self {
+            Self::Folder(FolderError::Io { source, .. }) => source.kind(),
+            _ => return false,
+        };
+        matches!(kind, PermissionDenied | ReadOnlyFilesystem)
+    }
+}
+
 /// What happened since the start.
 #[derive(Debug, Default)]
 struct Counts {

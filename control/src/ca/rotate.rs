@@ -86,12 +86,14 @@ pub(super) fn maintain(
     };
     if let Some(next) = first(folder, NEXT_ROOT)? {
         if made_at(&next) + config.root_overlap <= now {
-            return activate(folder, config, root, &next, now);
+            return activate(folder, config, &roots, &next, now);
         }
     } else if is_due(issuing, now) {
         return renew(folder, config, root, issuing, now);
     }
-    let leaves_end = made_at(issuing) + config.svid_life + CLOCK_SKEW;
+    // Their life may have been longer before the last start.
+    let life = config.svid_life.max(config.root_overlap);
+    let leaves_end = made_at(issuing) + life + CLOCK_SKEW;
     if first(folder, OLD_ROOTS)?.is_some() && leaves_end <= now {
         folder.remove(OLD_ROOTS)?;
         tracing::info!("the old root is trusted no more: all that it vouched for has ended");
@@ -120,7 +122,7 @@ fn is_due(certificate: &Certificate, now: OffsetDateTime) -> bool {
 fn activate(
     folder: &Folder,
     config: &CaConfig,
-    root: &Certificate,
+    roots: &[Certificate],
     next: &Certificate,
     now: OffsetDateTime,
 ) -> Result<(), CaError> {
@@ -130,8 +132,12 @@ fn activate(
         return Ok(());
     };
     let mut old = folder.certificates(OLD_ROOTS)?.unwrap_or_default();
-    if root != next && !old.contains(root) {
-        old.push(root.clone());
+    let gone: Vec<_> = (roots.iter())
+        .filter(|root| *root != next && !old.contains(root))
+        .cloned()
+        .collect();
+    if !gone.is_empty() {
+        old.extend(gone);
         folder.save(OLD_ROOTS, &old, &lock)?;
     }
     let made = make::intermediate(&config.trust_domain, next, key, now)?;

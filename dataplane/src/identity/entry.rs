@@ -39,27 +39,16 @@ impl Entry {
         }
     }
 
-    /// A new certificate. Returns a warning where the clocks of CA and node differ too much.
+    /// A new certificate.
     pub(super) fn take(&mut self, svid: Svid, now: Instant) {
         self.asked = false;
         let clock = OffsetDateTime::from(SystemTime::now());
         let left = Duration::try_from(svid.left(clock)).unwrap_or_default();
+        self.error = skew(svid.leaf.not_before, svid.leaf.not_after, clock);
         if left.is_zero() {
-            let ended = clock - svid.leaf.not_after;
-            // It would be asked for over and over; whoever has a better clock may still take it.
-            self.error = Some(format!(
-                "the CA's certificate ended {} s before this node's clock: set the clocks",
-                ended.whole_seconds()
-            ));
+            // Or it would be asked for over and over; whoever has a better clock may still take it.
             self.due = now + self.pause();
         } else {
-            let ahead = svid.leaf.not_before - clock;
-            self.error = ahead.is_positive().then(|| {
-                format!(
-                    "the certificate is valid in {} s only: this node's clock is behind the CA's",
-                    ahead.whole_seconds()
-                )
-            });
             self.backoff.reset();
             self.due = now + renewal(left, fastrand::f64());
         }
@@ -98,6 +87,24 @@ impl Entry {
     }
 }
 
+/// What is wrong with a certificate that has just been issued, by this node's clock.
+fn skew(
+    not_before: OffsetDateTime,
+    not_after: OffsetDateTime,
+    clock: OffsetDateTime,
+) -> Option<String> {
+    if not_after <= clock {
+        let late = (clock - not_after).whole_seconds();
+        return Some(format!(
+            "the CA's new certificate ended {late} s ago by this node's clock: set the clocks"
+        ));
+    }
+    let early = (not_before - clock).whole_seconds();
+    (early > 0).then(|| {
+        format!("the CA's new certificate begins in {early} s by this node's clock: set the clocks")
+    })
+}
+
 /// When to renew what ends in `left`: at two thirds of that, or up to a tenth of it earlier, so that not all nodes ask at once.
 fn renewal(left: Duration, random: f64) -> Duration {
     left.mul_f64(2.0 / 3.0 - random * 0.1)
@@ -112,6 +119,17 @@ mod tests {
         let hour = Duration::from_secs(3600);
         assert_eq!(renewal(hour, 0.0).as_secs(), 2400);
         assert_eq!(renewal(hour, 1.0).as_secs(), 2040);
+    }
+
+    #[test]
+    fn clocks_that_differ_too_much_are_told() {
+        let at = |minute: i64| OffsetDateTime::UNIX_EPOCH + time::Duration::minutes(minute);
+        let said = |clock| skew(at(0), at(60), at(clock)).unwrap_or_default();
+        assert_eq!(said(0), "");
+        assert_eq!(said(59), "");
+        assert!(said(60).contains("ended 0 s ago"));
+        assert!(said(120).contains("ended 3600 s ago"));
+        assert!(said(-2).contains("begins in 120 s"));
     }
 
     #[test]

@@ -140,3 +140,47 @@ impl SharedIdentities {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn certificate(valid: bool, error: Option<&str>) -> CertificateStatus {
+        CertificateStatus {
+            id: "spiffe://cluster.local/ns/shop/sa/cart".to_owned(),
+            serial: String::new(),
+            not_before: 0,
+            not_after: if valid { 9 } else { 0 },
+            valid,
+            next_attempt: Duration::from_secs(1),
+            issued: 0,
+            error: error.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_a_warning_where_there_is_a_ca() {
+        let mut status = IdentityStatus {
+            certificates: vec![certificate(true, None)],
+            ..IdentityStatus::default()
+        };
+        assert!(status.warnings().is_empty());
+        status
+            .certificates
+            .push(certificate(false, Some("refused")));
+        let warning = status.warnings().concat();
+        assert!(
+            warning.starts_with("1 certificate(s)") && warning.contains("refused"),
+            "{warning}"
+        );
+        assert_eq!(
+            (status.summary().certificates, status.summary().valid),
+            (2, 1)
+        );
+        assert_eq!(status.summary().next_expiry, 9);
+        status.no_ca = true;
+        assert!(status.warnings().is_empty());
+        status.foreign = 2;
+        assert!(status.warnings().concat().contains("another trust domain"));
+    }
+}

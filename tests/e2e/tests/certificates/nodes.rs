@@ -50,10 +50,10 @@ fn two_nodes_join_and_get_what_is_theirs() -> Result {
         Weft::protected_agent(node, address, with(&files.token, &files.bundle))
     };
     let (n1, n2) = (lab.node("n1")?, lab.node("n2")?);
-    // Under another address than the one it listens on, too.
-    let six = format!("[{}]:{PORT}", n1.addresses().v6);
-    ensure!(six.contains(':'), "{six}");
-    let agents = [agent(&n1, &format!("127.0.0.1:{PORT}"))?, agent(&n2, &address)?];
+    let agents = [
+        agent(&n1, &format!("127.0.0.1:{PORT}"))?,
+        agent(&n2, &address)?,
+    ];
     for agent in &agents {
         agent.wait_ready(LONG)?;
     }
@@ -61,12 +61,17 @@ fn two_nodes_join_and_get_what_is_theirs() -> Result {
     wait_certificates(&agents[1], &["pay"])?;
     let said = status(&agents[1])?;
     let identities = &said["identities"];
-    ensure!(identities["valid"] == 1 && identities["roots"] == 1, "{identities}");
+    ensure!(
+        identities["valid"] == 1 && identities["roots"] == 1,
+        "{identities}"
+    );
     ensure!(identities["trustDomain"] == "cluster.local", "{identities}");
     let table = agents[1].cli(&["certificates"])?.success()?;
     ensure!(table.stdout.contains("sa/pay"), "{}", table.stdout);
     let table = agents[1].cli(&["status"])?.success()?;
     ensure!(table.stdout.contains("1 of 1 valid"), "{}", table.stdout);
+
+    metrics(&n1)?;
 
     // Losing the control plane takes nothing away, and it is found again.
     control.stop()?;
@@ -75,6 +80,59 @@ fn two_nodes_join_and_get_what_is_theirs() -> Result {
         agent.wait_ready(LONG)?;
     }
     wait_certificates(&agents[1], &["pay"])?;
+    Ok(())
+}
+
+/// What the node's agent and its control plane count.
+fn metrics(node: &Node) -> Result {
+    let get = |url: &str| -> Result<String> {
+        let got = node.command("curl").args(["-sS", "--fail", url]);
+        Ok(got.run(LONG)?.success()?.stdout)
+    };
+    let (agent, control) = ("http://127.0.0.1:15020/metrics", "http://127.0.0.1:15021");
+    let text = get(agent)? + &get(&format!("{control}/metrics"))?;
+    for line in [
+        "weft_certificates_valid 2",
+        "weft_trust_bundle_roots 1",
+        "weft_certificate_requests_failed_total 0",
+        "weft_control_ca_roots 1",
+        "weft_control_ca_trouble 0",
+    ] {
+        ensure!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
+    }
+    let issued = text
+        .lines()
+        .find_map(|l| l.strip_prefix("weft_control_certificates_issued_total "));
+    let issued: u64 = issued.unwrap_or_default().parse()?;
+    ensure!(issued >= 3, "{issued}");
+    let said: serde_json::Value = serde_json::from_str(&get(&format!("{control}/status"))?)?;
+    ensure!(said["ca"]["rotation"] == "stable", "{said}");
+    Ok(())
+}
+
+#[test]
+fn weft_up_serves_other_nodes_as_safely() -> Result {
+    let lab = pods().build()?;
+    lab.publish()?;
+    let files = Files {
+        token: lab.dir().join("token"),
+        bundle: lab.dir().join("bundle.pem"),
+    };
+    write_secret(&files.token, TOKEN)?;
+    let (n1, n2) = (lab.node("n1")?, lab.node("n2")?);
+    let listen = with(&files.token, &files.bundle).arg("--listen");
+    let listen = listen.arg(format!("0.0.0.0:{PORT}"));
+    let up = Weft::up(&n1, lab.manifests(), listen)?;
+    up.wait_ready(LONG)?;
+    let address = format!("{}:{PORT}", n1.addresses().v4);
+    let options = with(&files.token, &files.bundle);
+    let agent = Weft::protected_agent(&n2, &address, options)?;
+    agent.wait_ready(LONG)?;
+    wait_certificates(&up, &["cart", "web"])?;
+    wait_certificates(&agent, &["pay"])?;
+    let [near, far] =
+        [status(&up)?, status(&agent)?].map(|s| s["identities"]["trustBundle"].clone());
+    ensure!(near == far && near != "", "{near} {far}");
     Ok(())
 }
 
@@ -97,7 +155,7 @@ fn refused(lab: &Lab, address: &str, options: WeftOptions, why: &str) -> Result 
 fn who_gets_something_wrong_gets_nothing_and_a_sentence() -> Result {
     let lab = pods().build()?;
     lab.publish()?;
-    let (_control, files, address) = start(&lab)?;
+    let (mut control, files, address) = start(&lab)?;
     let wrong = lab.dir().join("wrong-token");
     write_secret(&wrong, "00000000000000000000000000000000")?;
     let strange = lab.dir().join("strange.pem");
@@ -107,12 +165,28 @@ fn who_gets_something_wrong_gets_nothing_and_a_sentence() -> Result {
         (with(&wrong, &files.bundle), "not valid here"),
         (with(&files.token, &strange), "leads to no root"),
         (with(&files.token, &missing), "missing.pem"),
-        (WeftOptions::default().arg("--insecure"), ""),
     ] {
         refused(&lab, &address, options, why)?;
     }
+    ensure!(
+        !control.process().stderr().contains("corrupt message"),
+        "too early"
+    );
+    let mut plain = Weft::agent(&lab.node("n2")?, &address, WeftOptions::default())?;
+    eventually(LONG, || {
+        let log = control.process().stderr();
+        ensure!(log.contains("no TLS: received corrupt message"), "{log}");
+        let said = status(&plain)?;
+        ensure!(
+            said["synced"] == false && said["connected"] == false,
+            "{said}"
+        );
+        Ok(())
+    })?;
+    plain.stop()?;
     let node = lab.node("n1")?;
-    let plain = Weft::control(&node, lab.manifests(), PORT + 1, WeftOptions::default())?;
+    let options = WeftOptions::default().arg("--metrics").arg("none");
+    let plain = Weft::control(&node, lab.manifests(), PORT + 1, options)?;
     let address = format!("{}:{}", node.addresses().v4, PORT + 1);
     let options = with(&files.token, &files.bundle);
     refused(&lab, &address, options, "does not speak TLS")?;
