@@ -22,10 +22,12 @@ static __always_inline bool check_side(const struct party *here, const struct pa
 	judge(&question, rule);
 	if (rule->verdict == VERDICT_PROXY) {
 		/* As for a packet that comes to it: see ask(). */
-		if (!(proxy_steering() & STEER_INBOUND))
+		if (!(proxy_steering() & STEER_INBOUND)) {
 			rule->verdict = VERDICT_DENY;
-		else if (!is_proxy_ready())
+			rule->audit = 0;
+		} else if (!is_proxy_ready()) {
 			answer(rule, VERDICT_DENY, REASON_PROXY_DOWN);
+		}
 	}
 	return true;
 }

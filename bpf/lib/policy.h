@@ -106,8 +106,8 @@ VERIFIED_ONCE int judge(const struct question *question, struct rule *rule)
 			answer(rule, VERDICT_DENY, REASON_NOT_READY);
 			return 0;
 		}
-		/* What Envoy judges, it judges for everybody. */
-		if (is_host && (question->egress || !(workload->flags & WORKLOAD_LAYER7))) {
+		/* What Envoy judges, it judges for everybody; and it judges TCP alone. */
+		if (is_host && (question->egress || !(workload->flags & WORKLOAD_LAYER7) || question->point >> 16 != CLASS_TCP)) {
 			answer(rule, VERDICT_ALLOW, REASON_HOST);
 			return 0;
 		}

@@ -267,6 +267,12 @@ pub struct StringMatch {
 }
 
 impl StringMatch {
+    /// Whether whatever is there will do.
+    #[must_use]
+    pub fn is_anything(&self) -> bool {
+        matches!(&self.pattern, Pattern::Prefix(text) | Pattern::Suffix(text) | Pattern::Contains(text) if text.is_empty())
+    }
+
     /// This and nothing else.
     #[must_use]
     pub fn exactly(text: &str) -> Self {

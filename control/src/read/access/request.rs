@@ -54,7 +54,7 @@ pub(super) fn header_name(key: &str) -> Option<String> {
 }
 
 fn of_header(name: &str, value: StringMatch) -> Match {
-    let value = (value != StringMatch::anything()).then_some(value);
+    let value = (!value.is_anything()).then_some(value);
     Match::Header(name.to_owned(), value)
 }
 

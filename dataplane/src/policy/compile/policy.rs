@@ -42,6 +42,8 @@ pub(crate) struct CompiledRule {
     pub(crate) atoms: Vec<Atom>,
     /// Whether Envoy can tell whatever the kernel cannot.
     pub(crate) told_by_proxy: bool,
+    /// Whether Envoy may have to be asked about it.
+    pub(crate) asks_proxy: bool,
     /// Whether `own` may differ between the workload's IPv4 and IPv6 addresses. Then the last atom is [`Atom::IsV4`].
     pub(crate) by_family: bool,
 }
@@ -118,6 +120,7 @@ impl CompiledRule {
             peer,
             atoms,
             told_by_proxy,
+            asks_proxy: policy.mode == Mode::Enforce && told_by_proxy && is_about_requests(rule),
             by_family,
         }
     }

@@ -17,7 +17,7 @@ use super::tri::Tri;
 
 use crate::policy::subject::{Class, NamedPorts};
 use crate::policy::universe::{Universe, WORLD};
-use crate::tables::policy::IdentityNumber;
+use crate::tables::policy::{IdentityNumber, NodePart, RuleReason, Verdict};
 
 /// What an atom says of an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +25,9 @@ enum Value {
     Is(Tri),
     Ports(NamedPorts),
 }
+
+/// After all atoms of any plan: it is this node, and its address is IPv4, IPv6, or of any family. Only where the plan asks Envoy.
+const IS_HOST: usize = usize::MAX;
 
 /// Place of an atom in a plan, and its value.
 type Signature = Vec<(usize, Value)>;
@@ -102,6 +105,9 @@ impl CompiledSet {
                 }
             }
         }
+        if self.plan.asks_proxy() && is_host(class) {
+            signature.push((IS_HOST, Value::Is(is_v4(class))));
+        }
         self.function(signature)
     }
 
@@ -156,6 +162,16 @@ impl CompiledSet {
                         different.insert(slot);
                     }
                 });
+            }
+        }
+        let live = universe.live().iter();
+        for slot in live.filter(|_| self.plan.asks_proxy()) {
+            if let Some((_, class)) = universe.get(slot)
+                && is_host(class)
+                && let Some(signature) = signatures.get_mut(slot)
+            {
+                signature.push((IS_HOST, Value::Is(is_v4(class))));
+                different.insert(slot);
             }
         }
         let mut take = |slot: usize| signatures.get_mut(slot).map(std::mem::take);
@@ -216,7 +232,44 @@ impl CompiledSet {
                 });
             }
         }
-        decide(&asked, self.plan.default)
+        let decided = decide(&asked, self.plan.default);
+        match signature.last() {
+            Some((IS_HOST, Value::Is(is_v4))) => self.ask_for_host(&decided, *is_v4),
+            _ => decided,
+        }
+    }
+
+    /// The node reaches its pods whatever policies say, but not round Envoy: where one asks about requests, of whomever, Envoy is asked
+    /// in place of a refusal.
+    fn ask_for_host(&self, decided: &Steps<Decision>, is_v4: Tri) -> Steps<Decision> {
+        let mut asking = Steps::constant(0);
+        for Part { policy, own } in &self.plan.parts {
+            let rules = policy.rules.iter().zip(own);
+            for (rule, own) in rules.filter(|(rule, _)| rule.asks_proxy) {
+                let families = match is_v4 {
+                    Tri::Yes => [Some(&own.v4), None],
+                    Tri::No => [None, Some(&own.v6)],
+                    Tri::Maybe => [Some(&own.v4), Some(&own.v6)],
+                };
+                for family in families.into_iter().flatten() {
+                    asking = asking.zip(family, |known, matches| match (known, matches) {
+                        (0, Tri::Maybe | Tri::Yes) => rule.id,
+                        _ => known,
+                    });
+                }
+            }
+        }
+        decided.zip(&asking, |decision, rule| {
+            if rule == 0 || decision.verdict != Verdict::Deny {
+                return decision;
+            }
+            Decision {
+                verdict: Verdict::Proxy,
+                reason: RuleReason::Layer7,
+                rule,
+                audit: 0,
+            }
+        })
     }
 
     /// Where a rule matches a peer with this signature.
@@ -308,6 +361,10 @@ impl Atom {
             }
         }
     }
+}
+
+fn is_host(class: &Class) -> bool {
+    class.subject.node == NodePart::Host
 }
 
 fn is_v4(class: &Class) -> Tri {

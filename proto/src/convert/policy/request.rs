@@ -11,7 +11,7 @@ use crate::model::policy::{Expr, Match, StringMatch};
 
 /// Envoy takes no empty prefix, which means that there is something at all.
 pub(super) fn header(name: &str, value: Option<&StringMatch>) -> HeaderMatcher {
-    let value = value.filter(|value| **value != StringMatch::anything());
+    let value = value.filter(|value| !value.is_anything());
     HeaderMatcher {
         name: name.to_owned(),
         header_match_specifier: Some(match value {
@@ -25,7 +25,7 @@ pub(super) fn header(name: &str, value: Option<&StringMatch>) -> HeaderMatcher {
 /// No path is empty, so "begins with /" is "there is one".
 pub(super) fn path(value: &StringMatch) -> PathMatcher {
     let slash;
-    let value = if *value == StringMatch::anything() {
+    let value = if value.is_anything() {
         slash = StringMatch::prefix("/");
         &slash
     } else {

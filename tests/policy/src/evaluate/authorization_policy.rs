@@ -1,4 +1,4 @@
-//! Istio's AuthorizationPolicy, as far as it is layer 4.
+//! Istio's AuthorizationPolicy: its layer 4 part, and what it says of requests.
 //!
 //! <https://istio.io/latest/docs/reference/config/security/authorization-policy/>, conditions:
 //! <https://istio.io/latest/docs/reference/config/security/conditions/>, what is layer 4:
@@ -7,7 +7,7 @@
 //! Istio takes a peer's identity from its certificate. Here it is the pod's that has the address.
 
 use super::cidr::Cidr;
-use super::{Counts, Party, Question, Truth};
+use super::{Counts, Party, Question, Request, Truth};
 use crate::object::{Action, AuthorizationPolicy, AuthorizationRule, Condition, Operation, Source};
 
 /// Policies of this namespace are for the whole mesh.
@@ -19,7 +19,7 @@ const TRUST_DOMAIN: &str = "cluster.local";
 /// allow the request. 4. If any of the ALLOW policies match the request, allow the request. 5. Deny the request." What AUDIT policies
 /// match is let through "based solely on CUSTOM, DENY and ALLOW actions", and told: as if they were DENY policies that only tell.
 ///
-/// What only a proxy could judge stays unknown, and is refused: "it will fail safe by becoming a DENY policy".
+/// What only a proxy could judge stays unknown unless the request is seen, and is refused: "it will fail safe by becoming a DENY policy".
 pub(super) fn allows(question: &Question<'_>, counts: Counts) -> Truth {
     let selecting: Vec<&AuthorizationPolicy> = question
         .cluster
@@ -120,9 +120,29 @@ fn is_operation(operation: &Operation, question: &Question<'_>) -> Truth {
         listed(&operation.ports, &operation.not_ports, |port| {
             is_port(port, question)
         }),
-        layer7(&operation.hosts, &operation.not_hosts),
-        layer7(&operation.methods, &operation.not_methods),
-        layer7(&operation.paths, &operation.not_paths),
+        seen(
+            &operation.hosts,
+            &operation.not_hosts,
+            question,
+            |request, host| {
+                is_string(
+                    &host.to_ascii_lowercase(),
+                    &request.host.to_ascii_lowercase(),
+                )
+            },
+        ),
+        seen(
+            &operation.methods,
+            &operation.not_methods,
+            question,
+            |request, method| is_string(method, &request.method),
+        ),
+        seen(
+            &operation.paths,
+            &operation.not_paths,
+            question,
+            |request, path| is_string(path, &request.path),
+        ),
     ])
 }
 
@@ -137,8 +157,90 @@ fn holds(condition: &Condition, author: &str, question: &Question<'_>) -> Truth 
         "source.serviceAccount" => listed(values, not, |a| is_account(a, author, source)),
         "destination.ip" => listed(values, not, |block| is_in_block(block, destination)),
         "destination.port" => listed(values, not, |port| is_port(port, question)),
-        _ => layer7(values, not),
+        key => match header_of(key) {
+            Some(name) => seen(values, not, question, |request, pattern| {
+                let value = request.headers.get(&name).map_or("", String::as_str);
+                is_string(pattern, value)
+            }),
+            None => layer7(values, not),
+        },
     }
+}
+
+/// "request.headers: HTTP request headers. The header name is surrounded by [] without any quotes": conditions.
+fn header_of(key: &str) -> Option<String> {
+    let name = key.strip_prefix("request.headers[")?.strip_suffix(']')?;
+    Some(name.to_ascii_lowercase())
+}
+
+/// As [`listed`], of a request: unknown where nobody sees it.
+fn seen(
+    values: &[String],
+    not: &[String],
+    question: &Question<'_>,
+    is: impl Fn(&Request, &String) -> bool,
+) -> Truth {
+    match question.request {
+        Some(request) => listed(values, not, |pattern| is(request, pattern)),
+        None => layer7(values, not),
+    }
+}
+
+/// Whether an enforced policy has a rule about requests, and nothing but what a proxy can tell, that could match here for whomever.
+pub(super) fn asks_about_requests(question: &Question<'_>) -> bool {
+    let policies = question.cluster.authorization_policies.iter();
+    let mut enforced = policies.filter(|policy| {
+        let decides = matches!(
+            policy.spec.action.unwrap_or(Action::Allow),
+            Action::Allow | Action::Deny
+        );
+        decides && Counts::Enforced.contains(&policy.metadata) && selects(policy, question)
+    });
+    enforced.any(|policy| {
+        let mut rules = policy.spec.rules.iter().flatten();
+        rules.any(|rule| is_about_requests(rule) && may_match_here(rule, question))
+    })
+}
+
+fn is_about_requests(rule: &AuthorizationRule) -> bool {
+    let mut from = rule.from.iter().flatten().map(|from| &from.source);
+    let hidden = from.any(|source| {
+        let lists = [
+            &source.request_principals,
+            &source.not_request_principals,
+            &source.remote_ip_blocks,
+            &source.not_remote_ip_blocks,
+        ];
+        lists.iter().any(|list| !list.is_empty())
+    });
+    let known = |key: &str| key.starts_with("source.") || key.starts_with("destination.");
+    let when = || rule.when.iter().flatten().map(|c| c.key.as_str());
+    let unknown = when().any(|key| !known(key) && header_of(key).is_none());
+    let mut to = rule.to.iter().flatten().map(|to| &to.operation);
+    let operations = to.any(|operation| {
+        let lists = [
+            &operation.hosts,
+            &operation.not_hosts,
+            &operation.methods,
+            &operation.not_methods,
+            &operation.paths,
+            &operation.not_paths,
+        ];
+        lists.iter().any(|list| !list.is_empty())
+    });
+    !hidden && !unknown && (operations || when().any(|key| header_of(key).is_some()))
+}
+
+/// As far as it is about the destination.
+fn may_match_here(rule: &AuthorizationRule, question: &Question<'_>) -> bool {
+    let to = match rule.to.as_deref() {
+        None | Some([]) => Truth::True,
+        Some(to) => Truth::any(to.iter().map(|t| is_operation(&t.operation, question))),
+    };
+    let when = rule.when.iter().flatten();
+    let when = when.filter(|condition| !condition.key.starts_with("source."));
+    let when = Truth::all(when.map(|condition| holds(condition, "", question)));
+    Truth::all([to, when]) != Truth::False
 }
 
 /// One of the first list, if it has any, and none of the second.

@@ -16,7 +16,9 @@ pub use cidr::{Cidr, CidrError};
 pub use party::{Party, Who};
 pub use truth::Truth;
 
-use crate::connection::Connection;
+use std::collections::BTreeMap;
+
+use crate::connection::{Connection, Protocol};
 use crate::object::{Cluster, ClusterTier, Metadata, Pod};
 
 /// Which end judges.
@@ -90,15 +92,6 @@ impl<'a> View<'a> {
         let pod = judged.pod().filter(|pod| pod.spec.node_name == self.node)?;
         // "Traffic to and from the node where a Pod is running is always allowed, regardless of the IP address of the Pod or the
         // node": https://kubernetes.io/docs/concepts/services-networking/network-policies/
-        if peer
-            .node()
-            .is_some_and(|node| node.metadata.name == self.node)
-        {
-            return Some(Judgement {
-                verdict: Verdict::Allow,
-                audited: false,
-            });
-        }
         let question = Question {
             cluster: self.cluster,
             side,
@@ -106,13 +99,50 @@ impl<'a> View<'a> {
             source: &source,
             destination: &destination,
             connection,
+            request: None,
         };
+        if peer
+            .node()
+            .is_some_and(|node| node.metadata.name == self.node)
+        {
+            // But not round the proxy, where it is asked about requests.
+            let asked = side == Side::Ingress
+                && connection.protocol == Protocol::Tcp
+                && authorization_policy::asks_about_requests(&question);
+            let verdict = match asked && self.verdict(&question, Counts::Enforced) != Verdict::Allow
+            {
+                true => Verdict::Layer7,
+                false => Verdict::Allow,
+            };
+            return Some(Judgement {
+                verdict,
+                audited: false,
+            });
+        }
         let verdict = self.verdict(&question, Counts::Enforced);
         let all = self.verdict(&question, Counts::All);
         Some(Judgement {
             verdict,
             audited: verdict == Verdict::Allow && all != Verdict::Allow,
         })
+    }
+
+    /// Whether a proxy at the destination lets a request through that has come to it.
+    #[must_use]
+    pub fn lets_request_in(&self, connection: &Connection, request: &Request) -> Option<bool> {
+        let source = Party::at(self.cluster, connection.source);
+        let destination = Party::at(self.cluster, connection.destination);
+        let question = Question {
+            cluster: self.cluster,
+            side: Side::Ingress,
+            pod: destination.pod()?,
+            source: &source,
+            destination: &destination,
+            connection,
+            request: Some(request),
+        };
+        let allowed = authorization_policy::allows(&question, Counts::Enforced);
+        Some(allowed == Truth::True)
     }
 
     /// By the policies that count.
@@ -150,6 +180,21 @@ struct Question<'a> {
     source: &'a Party<'a>,
     destination: &'a Party<'a>,
     connection: &'a Connection,
+    /// What a proxy sees; `None`: nobody does.
+    request: Option<&'a Request>,
+}
+
+/// An HTTP request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Such as `GET`.
+    pub method: String,
+    /// `Host`.
+    pub host: String,
+    /// Without query.
+    pub path: String,
+    /// Names in lower case, once each.
+    pub headers: BTreeMap<String, String>,
 }
 
 impl<'a> Question<'a> {

@@ -12,6 +12,7 @@ mod connection;
 mod network_policy;
 mod pool;
 mod random;
+mod request;
 mod selector;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -21,3 +22,4 @@ pub use change::change;
 pub use cluster::{MAX_LOCAL_PODS, NODE, cluster};
 pub use connection::Boundaries;
 pub use random::Random;
+pub use request::{ask_about_requests, request};
