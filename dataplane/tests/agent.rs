@@ -221,6 +221,7 @@ fn control(manifests: &Path, drain: &CancellationToken) -> InProcess {
         manifests: manifests.to_owned(),
         trust_domain: "cluster.local".into(),
         root_namespace: "istio-system".to_owned(),
+        tunnels: false,
     };
     let plane = ControlPlane::start(config, drain.clone()).expect("a folder");
     let (connections, queue) = mpsc::channel(4);
