@@ -12,13 +12,15 @@
 #include "proxy.h"
 
 /* Whether Envoy has a socket for this packet, and no pod's interface tracks its flow: then it is of a connection that came in. */
-static __always_inline bool has_inbound_socket(struct __sk_buff *skb, const struct packet *packet)
+VERIFIED_ONCE int has_inbound_socket(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct bpf_sock_tuple tuple = {};
 	struct flow_key key = {};
 	struct bpf_sock *socket;
 	bool is_listener;
 
+	if (!packet)
+		return false;
 	flow_key_of(packet, &key);
 	if (bpf_map_lookup_elem(&ct, &key))
 		return false;
@@ -35,12 +37,10 @@ static __always_inline bool has_inbound_socket(struct __sk_buff *skb, const stru
 static __always_inline bool is_refused_inbound(const struct party *client, const struct packet *packet)
 {
 	__u32 flags = mtls_flags();
-	struct weft_addr addr;
 
 	if (!(flags & MTLS_REQUIRES) || client->interface || client->flags & IDENTITY_HOST)
 		return false;
-	addr = packet->destination;
-	return requires_tunnel(&addr, packet->destination_port, flags);
+	return requires_tunnel(&packet->destination, packet->destination_port, flags);
 }
 
 /* Whether a TCP packet to a local pod is for Envoy. */

@@ -68,6 +68,7 @@ async fn start() -> Lab {
         manifests: folder.path().to_owned(),
         trust_domain: "cluster.local".to_owned(),
         root_namespace: "istio-system".to_owned(),
+        tunnels: false,
     };
     let authority = Authority::open(CaConfig {
         dir: folder.path().join("ca"),

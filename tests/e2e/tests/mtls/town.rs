@@ -11,26 +11,26 @@ use weft_e2e::{Result, eventually};
 use weft_lab::{Lab, Node, Pod, PodSpec, Process, Weft, WeftOptions};
 
 /// What must not be seen between nodes.
-pub const MARKER: &str = "weft-plain-text-marker";
+pub(crate) const MARKER: &str = "weft-plain-text-marker";
 
 /// Pods `client` and `stranger` on n1, each with a service account of its own, and servers `near` on n1 and `far` on n2.
-pub struct Town {
+pub(crate) struct Town {
     // Dropped before the lab.
     wire: Process,
     _servers: Vec<Process>,
-    pub agents: Vec<Weft>,
+    pub(crate) agents: Vec<Weft>,
     _control: Weft,
-    pub lab: Lab,
+    pub(crate) lab: Lab,
 }
 
-pub fn fixture(name: &str) -> PathBuf {
+pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("fixtures")
         .join(name)
 }
 
 /// Of namespace default, or of what `more` selects there.
-pub fn peer_authentication(mode: &str, more: &str) -> String {
+pub(crate) fn peer_authentication(mode: &str, more: &str) -> String {
     format!(
         "apiVersion: security.istio.io/v1
 kind: PeerAuthentication
@@ -42,7 +42,12 @@ spec:
 }
 
 impl Town {
-    pub fn start() -> Result<Self> {
+    pub(crate) fn start() -> Result<Self> {
+        Self::start_with(WeftOptions::default())
+    }
+
+    /// With options for the control plane.
+    pub(crate) fn start_with(options: WeftOptions) -> Result<Self> {
         let pod = |name: &str, node: &str| {
             PodSpec::new(name, node)
                 .label("app", name)
@@ -62,7 +67,6 @@ impl Town {
             lab.manifests().write(&format!("service-{name}"), &yaml)?;
         }
         let control_node = lab.node("n2")?;
-        let options = WeftOptions::default();
         let control = Weft::control(&control_node, lab.manifests(), 15010, options)?;
         let address = format!("{}:15010", control_node.addresses().v4);
         let agents = lab
@@ -93,20 +97,20 @@ impl Town {
         })
     }
 
-    pub fn pod(&self, name: &str) -> Result<Pod> {
+    pub(crate) fn pod(&self, name: &str) -> Result<Pod> {
         Ok(self.lab.pod(name)?)
     }
 
-    pub fn node(&self, name: &str) -> Result<Node> {
+    pub(crate) fn node(&self, name: &str) -> Result<Node> {
         Ok(self.lab.node(name)?)
     }
 
-    pub fn apply(&self, file: &str, text: &str) -> Result {
+    pub(crate) fn apply(&self, file: &str, text: &str) -> Result {
         Ok(self.lab.manifests().write(file, text)?)
     }
 
     /// What has gone over the wire since the last call.
-    pub fn wire(&mut self) -> Result<Value> {
+    pub(crate) fn wire(&mut self) -> Result<Value> {
         // What was sent last has arrived by then.
         std::thread::sleep(std::time::Duration::from_millis(100));
         let before = self.wire.stdout().lines().count();
@@ -119,7 +123,7 @@ impl Town {
     }
 
     /// URL of a path at a pod.
-    pub fn url(&self, pod: &str, family: u8, path: &str) -> Result<String> {
+    pub(crate) fn url(&self, pod: &str, family: u8, path: &str) -> Result<String> {
         let pod = self.pod(pod)?;
         let socket = match family {
             4 => pod.socket_v4(TARGET),
@@ -129,14 +133,14 @@ impl Town {
     }
 
     /// The pod's own address and its service's, over both families.
-    pub fn ways(&self, pod: &str, service: u16, path: &str) -> Result<Vec<String>> {
+    pub(crate) fn ways(&self, pod: &str, service: u16, path: &str) -> Result<Vec<String>> {
         let pod = self.pod(pod)?.addresses().sockets(TARGET);
         let all = pod.into_iter().chain(vips(service));
         Ok(all.map(|socket| format!("http://{socket}{path}")).collect())
     }
 
     /// A connection that does nothing, and says when it is closed.
-    pub fn idle(&self, client: &Pod, server: &str) -> Result<Process> {
+    pub(crate) fn idle(&self, client: &Pod, server: &str) -> Result<Process> {
         let script = "import socket,sys
 s=socket.create_connection((sys.argv[1],int(sys.argv[2])))
 print('ready',flush=True)
@@ -158,23 +162,23 @@ print('closed',flush=True)";
         found.with_context(|| format!("no node {node}"))
     }
 
-    pub fn cli(&self, node: &str, args: &[&str]) -> Result<String> {
+    pub(crate) fn cli(&self, node: &str, args: &[&str]) -> Result<String> {
         let output = self.agent(node)?.cli(args)?;
         Ok(format!("{}{}", output.stdout, output.stderr))
     }
 
-    pub fn flows(&self, node: &str, args: &[&str]) -> Result<Vec<Value>> {
+    pub(crate) fn flows(&self, node: &str, args: &[&str]) -> Result<Vec<Value>> {
         let words = [&["flows", "--last", "500", "-o", "json"], args].concat();
         Ok(self.agent(node)?.cli(&words)?.json_lines()?)
     }
 
     /// The folder of the control plane's CA.
-    pub fn ca(&self) -> Result<PathBuf> {
+    pub(crate) fn ca(&self) -> Result<PathBuf> {
         Ok(self.node("n2")?.run_dir().join("control-ca"))
     }
 
     /// Both Envoys have taken all that they were sent.
-    pub fn nothing_refused(&self) -> Result {
+    pub(crate) fn nothing_refused(&self) -> Result {
         for node in self.lab.nodes() {
             let admin = node.run_dir().join("envoy/admin.sock");
             let curl = node.command("curl").args(["-sS", "-g", "--unix-socket"]);

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use weft_e2e::wait::LONG;
 use weft_e2e::{Result, eventually};
-use weft_lab::Pod;
+use weft_lab::{Pod, WeftOptions};
 
-use crate::town::{Town, fixture, peer_authentication};
+use crate::town::{MARKER, Town, fixture, peer_authentication};
 
 /// A certificate with this SPIFFE ID, and its key, issued by the CA in `ca`.
 struct Certificate {
@@ -194,4 +194,135 @@ spec:
     })?;
     weft_e2e::http::wait_status(&client, &url, 200)?;
     Ok(())
+}
+
+/// Asks on one connection and on new ones, for so many seconds; says how often each went wrong.
+const LOAD: &str = "import http.client,sys,time
+host,port,seconds=sys.argv[1],int(sys.argv[2]),float(sys.argv[3])
+kept=http.client.HTTPConnection(host,port,timeout=10)
+asked=failed=0
+end=time.time()+seconds
+while time.time()<end:
+    for connection in (kept,http.client.HTTPConnection(host,port,timeout=10)):
+        asked+=1
+        try:
+            connection.request('GET','/load')
+            failed+=connection.getresponse().read()==b''
+        except OSError as error:
+            failed+=1
+            print(error,flush=True)
+    time.sleep(0.02)
+print('asked',asked,'failed',failed)";
+
+#[test]
+fn certificates_are_replaced_and_no_connection_notices() -> Result {
+    // Replaced every two seconds.
+    let options = WeftOptions::default().arg("--svid-life").arg("3s");
+    let town = Town::start_with(options)?;
+    let client = town.pod("client")?;
+    town.apply("strict", &peer_authentication("STRICT", ""))?;
+    let url = town.url("far", 4, "/x")?;
+    weft_e2e::http::wait_status(&client, &url, 200)?;
+    let far = town.pod("far")?.addresses().v4.to_string();
+    let load = client
+        .command("/usr/bin/python3")
+        .args(["-c", LOAD, &far, "8080", "8"]);
+    let output = load.run(LONG)?.success()?;
+    println!("{}", output.stdout);
+    ensure!(output.stdout.trim_end().ends_with("failed 0"), "{output:?}");
+    town.nothing_refused()
+}
+
+/// Process number of a node's Envoy, found by its agent.
+fn envoy_of(town: &mut Town, node: &str) -> Result<i32> {
+    let agents = &mut town.agents;
+    let agent = agents.iter_mut().find(|a| a.node().name() == node);
+    let agent = agent.context("an agent")?.process().pid();
+    for task in std::fs::read_dir(format!("/proc/{agent}/task"))? {
+        let children = std::fs::read_to_string(task?.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace() {
+            let name = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+            if name.starts_with("envoy") {
+                return Ok(child.parse()?);
+            }
+        }
+    }
+    anyhow::bail!("no Envoy below {agent}")
+}
+
+#[test]
+fn without_envoy_nothing_goes_in_plain_text_and_all_is_well_once_it_is_back() -> Result {
+    let mut town = Town::start()?;
+    let client = town.pod("client")?;
+    town.apply("strict", &peer_authentication("STRICT", ""))?;
+    let url = town.url("far", 4, &format!("/{MARKER}"))?;
+    weft_e2e::http::wait_status(&client, &url, 200)?;
+    for node in ["n1", "n2"] {
+        town.wire()?;
+        let envoy = envoy_of(&mut town, node)?;
+        let pid = rustix::process::Pid::from_raw(envoy).context("a process number")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL)?;
+        // Both while it is down and later.
+        for _ in 0..3 {
+            weft_e2e::http::curl(&client, &url, &["--max-time", "2", "-d", MARKER])?;
+        }
+        weft_e2e::http::wait_status(&client, &url, 200)?;
+        ensure!(envoy_of(&mut town, node)? != envoy, "it is another");
+        let wire = town.wire()?;
+        ensure!(wire["plain"] == 0 && wire["marked"] == 0, "{node}: {wire}");
+    }
+    Ok(())
+}
+
+#[test]
+fn layer_7_policies_judge_what_comes_out_of_tunnels() -> Result {
+    let mut town = Town::start()?;
+    let (client, stranger) = (town.pod("client")?, town.pod("stranger")?);
+    town.apply("strict", &peer_authentication("STRICT", ""))?;
+    town.apply(
+        "authorization",
+        "apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: far, namespace: default}
+spec:
+  selector: {matchLabels: {app: far}}
+  rules:
+  - from: [{source: {principals: [cluster.local/ns/default/sa/client]}}]
+    to: [{operation: {methods: [GET]}}]
+",
+    )?;
+    for family in [4, 6] {
+        let url = town.url("far", family, &format!("/{MARKER}"))?;
+        for (method, status) in [("GET", 200), ("POST", 403)] {
+            eventually(LONG, || {
+                let args = ["-X", method, "--max-time", "3"];
+                let answer = weft_e2e::http::curl(&client, &url, &args)?;
+                ensure!(
+                    answer.status == status,
+                    "{method} {status} expected: {answer:?}"
+                );
+                Ok(())
+            })?;
+        }
+        // No rule is for this one, whatever it asks: the kernel refuses the connection.
+        let answer = weft_e2e::http::curl(&stranger, &url, &["--max-time", "3"])?;
+        ensure!(answer.status == 0, "{answer:?}");
+        // Past the tunnel, in plain text, nobody is asked: it is refused.
+        let output = town
+            .node("n1")?
+            .command("curl")
+            .args(["-sS", "-g", "--max-time", "2", &url])
+            .run(LONG)?;
+        ensure!(!output.status.success(), "{output:?}");
+    }
+    town.wire()?;
+    for family in [4, 6] {
+        let url = town.url("far", family, &format!("/{MARKER}"))?;
+        let answer = weft_e2e::http::curl(&client, &url, &[])?;
+        ensure!(answer.server() == "far", "{answer:?}");
+    }
+    let wire = town.wire()?;
+    ensure!(wire["plain"] == 0 && wire["marked"] == 0, "{wire}");
+    ensure!(wire["tunnel"].as_u64() > Some(0), "{wire}");
+    town.nothing_refused()
 }

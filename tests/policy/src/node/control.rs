@@ -20,7 +20,7 @@ const TYPES: [ResourceType; 2] = [ResourceType::Policy, ResourceType::Workload];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It is new, or now this.
-    Set(Resource),
+    Set(Box<Resource>),
     /// It is gone.
     Removed(ResourceType, String),
 }
@@ -99,7 +99,7 @@ impl Control {
                     if told.get(&key) != Some(&entry.version) {
                         let resource = convert::decode(resource_type, &entry.any)
                             .with_context(|| format!("decoding {resource_type} {name}"))?;
-                        changes.push(Change::Set(resource));
+                        changes.push(Change::Set(Box::new(resource)));
                     }
                     now.insert(key, entry.version);
                 }

@@ -152,17 +152,24 @@ impl Node {
 
     fn tell(&mut self, change: Change) {
         match change {
-            Change::Set(Resource::Policy(policy)) => {
+            Change::Set(resource) => self.set(*resource),
+            Change::Removed(ResourceType::Policy, name) => self.engine.remove_policy(&name),
+            Change::Removed(ResourceType::Workload, name) => self.engine.remove_workload(&name),
+            Change::Removed(..) => {}
+        }
+    }
+
+    fn set(&mut self, resource: Resource) {
+        match resource {
+            Resource::Policy(policy) => {
                 let name = policy.name.clone();
                 self.engine.set_policy(&name, policy);
             }
-            Change::Set(Resource::Workload(workload)) => {
+            Resource::Workload(workload) => {
                 let name = workload.name.clone();
                 self.engine.set_workload(&name, workload);
             }
-            Change::Removed(ResourceType::Policy, name) => self.engine.remove_policy(&name),
-            Change::Removed(ResourceType::Workload, name) => self.engine.remove_workload(&name),
-            Change::Set(_) | Change::Removed(..) => {}
+            _ => {}
         }
     }
 }
