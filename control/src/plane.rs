@@ -95,6 +95,8 @@ pub struct ControlPlane {
     drain: CancellationToken,
     /// What has something to finish when all stops.
     tasks: TaskTracker,
+    /// Where its objects come from, if that is an API server.
+    kubernetes: Option<Kubernetes>,
 }
 
 impl ControlPlane {
@@ -115,8 +117,10 @@ impl ControlPlane {
             SourceConfig::Kubernetes(source) => {
                 let board = Arc::new(Board::default());
                 let writer = feedback::run(source.client(), Arc::clone(&board), drain.clone());
-                let plane = Self::start_with(source, settings, Some(board), drain)?;
+                let kubernetes = Some(source.clone());
+                let mut plane = Self::start_with(source, settings, Some(board), drain)?;
                 plane.tasks.spawn(writer);
+                plane.kubernetes = kubernetes;
                 Ok(plane)
             }
         }
@@ -155,7 +159,14 @@ impl ControlPlane {
             authority: None,
             drain,
             tasks: TaskTracker::new(),
+            kubernetes: None,
         })
+    }
+
+    /// The API server that its objects come from; `None` for a folder.
+    #[must_use]
+    pub const fn kubernetes(&self) -> Option<&Kubernetes> {
+        self.kubernetes.as_ref()
     }
 
     /// Issues certificates with `authority` from now on.

@@ -20,6 +20,15 @@ pub(crate) struct CaArgs {
     #[arg(long, env = "WEFT_CA_DIR", value_name = "DIR")]
     pub(crate) ca_dir: Option<PathBuf>,
 
+    /// In Kubernetes: Secret of the control plane's own namespace with the CA's files, for all replicas; made if it is not there. The folder
+    /// is then a copy of it
+    #[arg(long, env = "WEFT_CA_SECRET", value_name = "NAME")]
+    pub(crate) ca_secret: Option<String>,
+
+    /// In Kubernetes: ConfigMap of the control plane's own namespace that is to have the CA's root certificates, for agents to mount
+    #[arg(long, env = "WEFT_CA_CONFIG_MAP", value_name = "NAME")]
+    pub(crate) ca_config_map: Option<String>,
+
     /// Life of workloads' certificates, as in "10m" or "1h": they are renewed at two thirds of it, and revoked by its end
     #[arg(
         long,

@@ -8,13 +8,15 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use weft_control::auth::{Gate, JoinToken};
+use weft_control::auth::{AgentAccount, Gate, JoinToken};
 use weft_control::ca::{Authority, CaConfig};
 use weft_control::source::kubernetes::Kubernetes;
 use weft_control::{Config, ControlPlane, SourceConfig};
 
 use super::tasks::Tasks;
-use crate::args::{ControlArgs, Metrics, Protection, SecurityArgs, SourceArgs, SourcePlace};
+use crate::args::{
+    CaArgs, ControlArgs, Metrics, Protection, SecurityArgs, SourceArgs, SourcePlace,
+};
 use crate::signals;
 
 /// Serves until a signal comes.
@@ -29,7 +31,7 @@ pub(crate) async fn run(args: &ControlArgs) -> Result<()> {
         Metrics(None) => None,
     };
     let ca = args.ca.config(args.source.trust_domain.clone(), None);
-    let plane = start(&args.source, ca, drain.clone()).await?;
+    let plane = start(&args.source, &args.ca, ca, drain.clone()).await?;
     tracing::info!("control plane serves ADS on {}", args.listen);
     publish_bundle(&plane, &args.security, &drain)?;
     let serve = serve(plane.clone(), ads, &args.security)?;
@@ -54,6 +56,14 @@ pub(super) fn serve(
         Protection::None => async move { Ok(plane.serve(listener).await?) }.boxed(),
         Protection::Token(file) => {
             let gate = Gate::Tokens(Arc::new(JoinToken::open(file)?));
+            async move { Ok(plane.serve_tls(listener, gate).await?) }.boxed()
+        }
+        Protection::Account(account) => {
+            let kubernetes = plane.kubernetes().context(
+                "--agent-account needs an API server: give --kubeconfig FILE, or start it in a pod",
+            )?;
+            let account = AgentAccount::new(kubernetes, &account.namespace, &account.name);
+            let gate = Gate::Tokens(Arc::new(account));
             async move { Ok(plane.serve_tls(listener, gate).await?) }.boxed()
         }
     };
@@ -81,10 +91,10 @@ pub(super) fn publish_bundle(
 /// When the folder, or the CA's, cannot be read, or what leads to the API server cannot be used.
 pub(super) async fn start(
     args: &SourceArgs,
+    own: &CaArgs,
     ca: CaConfig,
     drain: CancellationToken,
 ) -> Result<ControlPlane> {
-    let authority = Authority::open(ca)?;
     let source = match args.place()? {
         SourcePlace::Folder(folder) => SourceConfig::Folder(folder.clone()),
         SourcePlace::Kubernetes(access) => {
@@ -92,12 +102,34 @@ pub(super) async fn start(
             SourceConfig::Kubernetes(Kubernetes::connect(&access, namespaces).await?)
         }
     };
+    let authority = authority(own, ca, &source).await?;
+    if let (Some(name), SourceConfig::Kubernetes(kubernetes)) = (&own.ca_config_map, &source) {
+        let (authority, drain) = (Arc::clone(&authority), drain.clone());
+        tokio::spawn(authority.publish_in_cluster(kubernetes.clone(), name.clone(), drain));
+    }
     let config = Config {
         source,
         trust_domain: args.trust_domain.to_string(),
         root_namespace: args.root_namespace.clone(),
     };
     Ok(ControlPlane::start(config, drain)?.with_authority(authority))
+}
+
+/// The mesh's CA: of a Secret in a cluster, of a folder everywhere else.
+async fn authority(
+    args: &CaArgs,
+    config: CaConfig,
+    source: &SourceConfig,
+) -> Result<Arc<Authority>> {
+    match (&args.ca_secret, source) {
+        (Some(name), SourceConfig::Kubernetes(kubernetes)) => {
+            Ok(Authority::of_secret(config, kubernetes, name).await?)
+        }
+        (Some(_), SourceConfig::Folder(_)) => anyhow::bail!(
+            "--ca-secret needs an API server: give --kubeconfig FILE, or start it in a pod"
+        ),
+        (None, _) => Ok(Authority::open(config)?),
+    }
 }
 
 /// Listens, or says which option to change.

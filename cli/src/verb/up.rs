@@ -34,7 +34,7 @@ pub(crate) async fn run(args: &UpArgs) -> Result<()> {
     let domain = &args.source.trust_domain;
     let own = args.agent.run_dir.path.join("ca");
     let ca = args.ca.config(domain.clone(), Some(own));
-    let plane = control::start(&args.source, ca, drain.clone()).await?;
+    let plane = control::start(&args.source, &args.ca, ca, drain.clone()).await?;
     let (pipe, connections) = pipe();
     let mut tasks = Tasks::new(drain.clone());
     let node = Arc::from(args.agent.node.as_str());

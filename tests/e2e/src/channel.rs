@@ -90,7 +90,12 @@ impl Control {
         let listen = address.to_string();
         let child = weft(&["control", "--metrics", "none", "--listen", &listen])?
             .args(["--manifests", &path("manifests"), "--ca-dir", &path("ca")])
-            .args(["--join-token-file", &path("token"), "--ca-bundle", &path("bundle")])
+            .args([
+                "--join-token-file",
+                &path("token"),
+                "--ca-bundle",
+                &path("bundle"),
+            ])
             .args(more)
             .stdin(Stdio::null())
             .stderr(log)
@@ -102,7 +107,11 @@ impl Control {
         };
         eventually(LONG, || {
             std::net::TcpStream::connect(address).with_context(|| control.log())?;
-            ensure!(control.log().contains("all manifests are read"), "{}", control.log());
+            ensure!(
+                control.log().contains("all manifests are read"),
+                "{}",
+                control.log()
+            );
             Ok(())
         })?;
         Ok(control)
@@ -137,7 +146,9 @@ impl Control {
         let connector = TlsConnector::from(tls::client(roots)?);
         let stream = connector.connect(tls::control_name()?, tcp).await?;
         let shown = stream.get_ref().1.peer_certificates();
-        let shown = shown.and_then(|all| all.first()).context("no certificate")?;
+        let shown = shown
+            .and_then(|all| all.first())
+            .context("no certificate")?;
         let shown = weft_identity::certificate::Certificate::read(shown.clone().into_owned());
         let serial = shown.map_err(anyhow::Error::msg)?.serial;
         let mut once = Some(hyper_util::rt::TokioIo::new(stream));

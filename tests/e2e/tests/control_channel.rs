@@ -27,10 +27,16 @@ fn nobody_without_the_token_gets_a_byte() -> Result {
         let (channel, _) = control.dial(&control.bundle()?).await?;
         for token in [None, Some(OTHER_TOKEN), Some(""), Some(&TOKEN[1..])] {
             let refused = ads(channel.clone(), token, "n1").await?.expect_err("ADS");
-            ensure!(refused.code() == Code::Unauthenticated, "{token:?}: {refused:?}");
+            ensure!(
+                refused.code() == Code::Unauthenticated,
+                "{token:?}: {refused:?}"
+            );
             let refused = certificate(channel.clone(), token, Some("n1"), &web).await?;
             let refused = refused.expect_err("a certificate");
-            ensure!(refused.code() == Code::Unauthenticated, "{token:?}: {refused:?}");
+            ensure!(
+                refused.code() == Code::Unauthenticated,
+                "{token:?}: {refused:?}"
+            );
         }
         let answer = ads(channel.clone(), Some(TOKEN), "n1").await??;
         ensure!(answer.resources.len() == 1, "{answer:?}");
@@ -42,7 +48,10 @@ fn nobody_without_the_token_gets_a_byte() -> Result {
             ensure!(ads(plain, Some(TOKEN), "n1").await?.is_err());
         }
         let strange = control.dial(&strange_roots()?).await;
-        ensure!(strange.is_err(), "a certificate of another CA was good enough");
+        ensure!(
+            strange.is_err(),
+            "a certificate of another CA was good enough"
+        );
         Ok(())
     })
 }
@@ -75,10 +84,26 @@ fn certificates_are_for_pods_of_the_node_that_asks() -> Result {
             certificate(channel.clone(), Some(TOKEN), node, id).await
         };
         for (node, id, says) in [
-            (Some("n2"), spiffe_id("web"), "no pod with the service account"),
-            (Some("n1"), spiffe_id("pay"), "no pod with the service account"),
-            (Some("n1"), "spiffe://cluster.local/ns/other/sa/web".to_owned(), "no pod"),
-            (Some("n1"), "spiffe://other.example/ns/default/sa/web".to_owned(), "trust domain"),
+            (
+                Some("n2"),
+                spiffe_id("web"),
+                "no pod with the service account",
+            ),
+            (
+                Some("n1"),
+                spiffe_id("pay"),
+                "no pod with the service account",
+            ),
+            (
+                Some("n1"),
+                "spiffe://cluster.local/ns/other/sa/web".to_owned(),
+                "no pod",
+            ),
+            (
+                Some("n1"),
+                "spiffe://other.example/ns/default/sa/web".to_owned(),
+                "trust domain",
+            ),
             (None, spiffe_id("web"), "weft-node is missing"),
         ] {
             let refused = ask(node, &id).await?.expect_err(says);
@@ -88,7 +113,11 @@ fn certificates_are_for_pods_of_the_node_that_asks() -> Result {
         ask(Some("n1"), &spiffe_id("web")).await??;
         Ok(())
     })?;
-    ensure!(control.log().contains("certificate refused"), "{}", control.log());
+    ensure!(
+        control.log().contains("certificate refused"),
+        "{}",
+        control.log()
+    );
     // A pod that is gone has no identity any more.
     fs::remove_file(control.path("manifests/pod.yaml"))?;
     eventually(LONG, || {
@@ -154,9 +183,26 @@ fn tokens_and_cas_that_protect_nothing_are_refused_with_a_sentence() -> Result {
     let folder = tempfile::tempdir()?;
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (token, ca) = (path("token"), path("ca"));
-    let all = ["control", "--metrics", "none", "--listen", "127.0.0.1:0", "--manifests"];
+    let all = [
+        "control",
+        "--metrics",
+        "none",
+        "--listen",
+        "127.0.0.1:0",
+        "--manifests",
+    ];
     let manifests = folder.path().display().to_string();
-    let all = [&all, [manifests.as_str(), "--ca-dir", &ca, "--join-token-file", &token].as_slice()];
+    let all = [
+        &all,
+        [
+            manifests.as_str(),
+            "--ca-dir",
+            &ca,
+            "--join-token-file",
+            &token,
+        ]
+        .as_slice(),
+    ];
     let all = all.concat();
     for (text, mode, says) in [
         ("", 0o600, "is empty"),
@@ -167,7 +213,10 @@ fn tokens_and_cas_that_protect_nothing_are_refused_with_a_sentence() -> Result {
         fs::write(&token, text)?;
         fs::set_permissions(&token, Permissions::from_mode(mode))?;
         let said = fails(&all)?;
-        ensure!(said.contains(says) && said.contains(&token), "{says}: {said}");
+        ensure!(
+            said.contains(says) && said.contains(&token),
+            "{says}: {said}"
+        );
     }
     fs::remove_file(&token)?;
     let said = fails(&all)?;
@@ -181,7 +230,10 @@ fn tokens_and_cas_that_protect_nothing_are_refused_with_a_sentence() -> Result {
     let other = [&all[..], &["--trust-domain", "other.example"]].concat();
     fs::set_permissions(&key, Permissions::from_mode(0o600))?;
     let said = fails(&other)?;
-    ensure!(said.contains("cluster.local, not for other.example"), "{said}");
+    ensure!(
+        said.contains("cluster.local, not for other.example"),
+        "{said}"
+    );
     let said = fails(&["ca", "rotate", "--ca-dir", &path("nowhere")])?;
     ensure!(said.contains("no CA in"), "{said}");
     Ok(())

@@ -130,7 +130,9 @@ fn each_mistake_is_told_with_its_file() {
     let good = root(|_| {});
     let other = root(|_| {});
     let issuing = below(&good, |_| {});
-    let constrained = below(&good, |p| p.custom_extensions = vec![permitted("other.example")]);
+    let constrained = below(&good, |p| {
+        p.custom_extensions = vec![permitted("other.example")]
+    });
     let with = |change: &dyn Fn(&mut CertificateParams)| below(&good, |p| change(p));
     let expired = with(&|p| p.not_after = old);
     let early = with(&|p| p.not_before = future);

@@ -53,7 +53,10 @@ fn two_nodes_join_and_get_what_is_theirs() -> Result {
     // Under another address than the one it listens on, too.
     let six = format!("[{}]:{PORT}", n1.addresses().v6);
     ensure!(six.contains(':'), "{six}");
-    let agents = [agent(&n1, &format!("127.0.0.1:{PORT}"))?, agent(&n2, &address)?];
+    let agents = [
+        agent(&n1, &format!("127.0.0.1:{PORT}"))?,
+        agent(&n2, &address)?,
+    ];
     for agent in &agents {
         agent.wait_ready(LONG)?;
     }
@@ -61,7 +64,10 @@ fn two_nodes_join_and_get_what_is_theirs() -> Result {
     wait_certificates(&agents[1], &["pay"])?;
     let said = status(&agents[1])?;
     let identities = &said["identities"];
-    ensure!(identities["valid"] == 1 && identities["roots"] == 1, "{identities}");
+    ensure!(
+        identities["valid"] == 1 && identities["roots"] == 1,
+        "{identities}"
+    );
     ensure!(identities["trustDomain"] == "cluster.local", "{identities}");
     let table = agents[1].cli(&["certificates"])?.success()?;
     ensure!(table.stdout.contains("sa/pay"), "{}", table.stdout);

@@ -97,7 +97,9 @@ fn config(sds: &Path) -> Value {
 
 /// Serves until the test's process ends.
 fn echo(node: &Node) -> Result {
-    let listener = node.netns().run(|| TcpListener::bind(("127.0.0.1", ECHO)))??;
+    let listener = node
+        .netns()
+        .run(|| TcpListener::bind(("127.0.0.1", ECHO)))??;
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             thread::spawn(move || {
@@ -113,11 +115,21 @@ fn start_envoy(node: &Node) -> Result<Process> {
     let file = node.run_dir().join("test-envoy.json");
     std::fs::write(&file, config(&sds_socket(node)).to_string())?;
     let command = node.command(envoy()).arg("--config-path").arg(&file);
-    Ok(command.args(["--use-dynamic-base-id", "--concurrency", "1", "-l", "warning"]).spawn()?)
+    Ok(command
+        .args([
+            "--use-dynamic-base-id",
+            "--concurrency",
+            "1",
+            "-l",
+            "warning",
+        ])
+        .spawn()?)
 }
 
 fn connect(node: &Node) -> Result<TcpStream> {
-    let stream = node.netns().run(|| TcpStream::connect(("127.0.0.1", FRONT)))??;
+    let stream = node
+        .netns()
+        .run(|| TcpStream::connect(("127.0.0.1", FRONT)))??;
     stream.set_read_timeout(Some(LONG))?;
     Ok(stream)
 }
@@ -156,7 +168,10 @@ fn no_connection_notices_new_certificates_or_a_new_root() -> Result {
     // New connections all the time; the one from before goes on. The new root takes over in between.
     let deadline = std::time::Instant::now() + LONG * 2;
     while renewed < 3 || !replaced {
-        ensure!(std::time::Instant::now() < deadline, "{renewed} renewals, new root: {replaced}");
+        ensure!(
+            std::time::Instant::now() < deadline,
+            "{renewed} renewals, new root: {replaced}"
+        );
         ping(&held).context("the connection from before")?;
         let fresh = connect(&node)?;
         ping(&fresh).with_context(|| format!("a new connection; {}", proxy.stderr()))?;
@@ -174,7 +189,10 @@ fn no_connection_notices_new_certificates_or_a_new_root() -> Result {
     ensure!(said["identities"]["roots"] == 2, "{}", said["identities"]);
     ensure!(said["ready"] == true, "{said}");
     let log = proxy.stderr();
-    ensure!(!log.contains("refused") && !log.contains("rejected"), "{log}");
+    ensure!(
+        !log.contains("refused") && !log.contains("rejected"),
+        "{log}"
+    );
     proxy.terminate();
     Ok(())
 }
