@@ -98,6 +98,8 @@ pub struct ControlPlane {
     drain: CancellationToken,
     /// What has something to finish when all stops.
     tasks: TaskTracker,
+    /// Where its objects come from, if that is an API server.
+    kubernetes: Option<Kubernetes>,
 }
 
 impl ControlPlane {
@@ -119,8 +121,10 @@ impl ControlPlane {
             SourceConfig::Kubernetes(source) => {
                 let board = Arc::new(Board::default());
                 let writer = feedback::run(source.client(), Arc::clone(&board), drain.clone());
-                let plane = Self::start_with(source, settings, Some(board), drain)?;
+                let kubernetes = Some(source.clone());
+                let mut plane = Self::start_with(source, settings, Some(board), drain)?;
                 plane.tasks.spawn(writer);
+                plane.kubernetes = kubernetes;
                 Ok(plane)
             }
         }
@@ -160,7 +164,14 @@ impl ControlPlane {
             refusals: Arc::default(),
             drain,
             tasks: TaskTracker::new(),
+            kubernetes: None,
         })
+    }
+
+    /// The API server that its objects come from; `None` for a folder.
+    #[must_use]
+    pub const fn kubernetes(&self) -> Option<&Kubernetes> {
+        self.kubernetes.as_ref()
     }
 
     /// Issues certificates with `authority` from now on.

@@ -20,6 +20,15 @@ pub(crate) struct CaArgs {
     #[arg(long, env = "WEFT_CA_DIR", value_name = "DIR")]
     pub(crate) ca_dir: Option<PathBuf>,
 
+    /// In Kubernetes: Secret of the control plane's own namespace with the CA's files, for all replicas; made if it is not there. The folder
+    /// is then a copy of it
+    #[arg(long, env = "WEFT_CA_SECRET", value_name = "NAME")]
+    pub(crate) ca_secret: Option<String>,
+
+    /// In Kubernetes: ConfigMap of the control plane's own namespace that is to have the CA's root certificates, for agents to mount
+    #[arg(long, env = "WEFT_CA_CONFIG_MAP", value_name = "NAME")]
+    pub(crate) ca_config_map: Option<String>,
+
     /// Life of workloads' certificates, as in "10m" or "1h": they are renewed at two thirds of it, and revoked by its end
     #[arg(
         long,
@@ -52,6 +61,11 @@ impl CaArgs {
             humantime::format_duration(MIN_SVID_LIFE),
             humantime::format_duration(MAX_SVID_LIFE),
         )))
+    }
+
+    /// Whether it was asked for by name, so that others may have it too.
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.ca_dir.is_some() || self.ca_secret.is_some()
     }
 
     /// The CA of a trust domain; `own`: where it is when nobody says.

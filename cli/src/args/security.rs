@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use clap::Args;
 use weft_identity::token::{TokenError, TokenFile};
@@ -21,6 +22,16 @@ pub(crate) struct SecurityArgs {
     #[arg(long, env = "WEFT_JOIN_TOKEN_FILE", value_name = "FILE")]
     pub(crate) join_token_file: Option<PathBuf>,
 
+    /// In Kubernetes: service account of the agents. With it the control plane speaks TLS, lets in pods of this account, each as its node's
+    /// agent, and asks the API server whose a token is (--join-token-file of the agent: a projected token for the audience weft.io/control)
+    #[arg(
+        long,
+        env = "WEFT_AGENT_ACCOUNT",
+        value_name = "NAMESPACE/NAME",
+        conflicts_with_all = ["insecure", "join_token_file"]
+    )]
+    pub(crate) agent_account: Option<AgentAccountName>,
+
     /// File with the mesh CA's root certificates: the control plane writes it, agents know the control plane by it
     #[arg(long, env = "WEFT_CA_BUNDLE", value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
@@ -33,6 +44,33 @@ pub(crate) enum Protection<'a> {
     None,
     /// TLS, to everybody with the token of this file.
     Token(&'a Path),
+    /// TLS, to pods of this service account, each as its node's agent.
+    Account(&'a AgentAccountName),
+}
+
+/// Namespace and name of a service account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AgentAccountName {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl FromStr for AgentAccountName {
+    type Err = &'static str;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let legal = |part: &str| {
+            let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
+            !part.is_empty() && part.bytes().all(legal)
+        };
+        match s.split_once('/') {
+            Some((namespace, name)) if legal(namespace) && legal(name) => Ok(Self {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            }),
+            _ => Err("give namespace and name, as in weft-system/weft-agent"),
+        }
+    }
 }
 
 impl SecurityArgs {
@@ -67,6 +105,9 @@ impl SecurityArgs {
     /// How to serve on an address.
     pub(crate) fn server(&self, address: SocketAddr) -> Result<Protection<'_>, Refusal> {
         self.check()?;
+        if let Some(account) = &self.agent_account {
+            return Ok(Protection::Account(account));
+        }
         match &self.join_token_file {
             Some(file) => Ok(Protection::Token(file)),
             None if self.insecure || address.ip().to_canonical().is_loopback() => {

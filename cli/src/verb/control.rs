@@ -8,13 +8,15 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use weft_control::auth::{Gate, JoinToken};
-use weft_control::ca::{Authority, CaConfig};
+use weft_control::auth::{AgentAccount, Gate, JoinToken};
+use weft_control::ca::{Authority, CaConfig, CaError};
 use weft_control::source::kubernetes::Kubernetes;
 use weft_control::{Config, ControlPlane, SourceConfig};
 
 use super::tasks::Tasks;
-use crate::args::{ControlArgs, Metrics, Protection, SecurityArgs, SourceArgs, SourcePlace};
+use crate::args::{
+    CaArgs, ControlArgs, Metrics, Protection, SecurityArgs, SourceArgs, SourcePlace,
+};
 use crate::signals;
 
 /// Serves until a signal comes.
@@ -29,9 +31,11 @@ pub(crate) async fn run(args: &ControlArgs) -> Result<()> {
         Metrics(None) => None,
     };
     let ca = args.ca.config(args.source.trust_domain.clone(), None);
-    let authority = authority(args, ca)?;
+    let source = source(&args.source).await?;
+    let authority = authority(args, ca, &source).await?;
     let tunnels = authority.is_some();
-    let plane = start(&args.source, authority, tunnels, drain.clone()).await?;
+    let plane = start(&args.source, source, authority, tunnels, drain.clone())?;
+    publish_in_cluster(&plane, &args.ca, &drain);
     tracing::info!("control plane serves ADS on {}", args.listen);
     publish_bundle(&plane, &args.security, &drain)?;
     let serve = serve(plane.clone(), ads, &args.security)?;
@@ -44,18 +48,27 @@ pub(crate) async fn run(args: &ControlArgs) -> Result<()> {
 }
 
 /// The CA; `None` where nobody has asked for one and this process may not keep one: then no workload gets a certificate.
-fn authority(args: &ControlArgs, ca: CaConfig) -> Result<Option<Arc<Authority>>> {
-    let wanted = args.ca.ca_dir.is_some()
+async fn authority(
+    args: &ControlArgs,
+    ca: CaConfig,
+    source: &SourceConfig,
+) -> Result<Option<Arc<Authority>>> {
+    let wanted = args.ca.is_shared()
         || args.security.ca_bundle.is_some()
         || args.security.server(args.listen)? != Protection::None;
-    match Authority::open(ca) {
+    match open_authority(&args.ca, ca, source).await {
         Ok(authority) => Ok(Some(authority)),
-        Err(error) if !wanted && error.is_forbidden() => {
+        Err(error) if !wanted && is_forbidden(&error) => {
             tracing::warn!("no certificates are issued: {error}; give a folder with --ca-dir");
             Ok(None)
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
+}
+
+fn is_forbidden(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<CaError>();
+    error.is_some_and(CaError::is_forbidden)
 }
 
 /// Serves agents as the options say.
@@ -71,6 +84,14 @@ pub(super) fn serve(
         Protection::None => async move { Ok(plane.serve(listener).await?) }.boxed(),
         Protection::Token(file) => {
             let gate = Gate::Tokens(Arc::new(JoinToken::open(file)?));
+            async move { Ok(plane.serve_tls(listener, gate).await?) }.boxed()
+        }
+        Protection::Account(account) => {
+            let kubernetes = plane.kubernetes().context(
+                "--agent-account needs an API server: give --kubeconfig FILE, or start it in a pod",
+            )?;
+            let account = AgentAccount::new(kubernetes, &account.namespace, &account.name);
+            let gate = Gate::Tokens(Arc::new(account));
             async move { Ok(plane.serve_tls(listener, gate).await?) }.boxed()
         }
     };
@@ -92,23 +113,31 @@ pub(super) fn publish_bundle(
     Ok(())
 }
 
-/// Starts a control plane on the folder or API server that was asked for. `tunnels`: its CA is that of all nodes.
+/// The folder or API server that was asked for.
 ///
 /// # Errors
-/// When the folder cannot be read, or what leads to the API server cannot be used.
-pub(super) async fn start(
-    args: &SourceArgs,
-    authority: Option<Arc<Authority>>,
-    tunnels: bool,
-    drain: CancellationToken,
-) -> Result<ControlPlane> {
-    let source = match args.place()? {
+/// When what leads to the API server cannot be used.
+pub(super) async fn source(args: &SourceArgs) -> Result<SourceConfig> {
+    Ok(match args.place()? {
         SourcePlace::Folder(folder) => SourceConfig::Folder(folder.clone()),
         SourcePlace::Kubernetes(access) => {
             let namespaces = args.namespaces.clone();
             SourceConfig::Kubernetes(Kubernetes::connect(&access, namespaces).await?)
         }
-    };
+    })
+}
+
+/// Starts a control plane. `tunnels`: its CA is that of all nodes.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub(super) fn start(
+    args: &SourceArgs,
+    source: SourceConfig,
+    authority: Option<Arc<Authority>>,
+    tunnels: bool,
+    drain: CancellationToken,
+) -> Result<ControlPlane> {
     let config = Config {
         source,
         trust_domain: args.trust_domain.to_string(),
@@ -120,6 +149,36 @@ pub(super) async fn start(
         Some(authority) => plane.with_authority(authority),
         None => plane,
     })
+}
+
+/// Keeps the CA's certificates in the ConfigMap that was asked for.
+pub(super) fn publish_in_cluster(plane: &ControlPlane, args: &CaArgs, drain: &CancellationToken) {
+    if let (Some(name), Some(kubernetes), Some(authority)) =
+        (&args.ca_config_map, plane.kubernetes(), plane.authority())
+    {
+        let (authority, kubernetes) = (Arc::clone(authority), kubernetes.clone());
+        tokio::spawn(authority.publish_in_cluster(kubernetes, name.clone(), drain.clone()));
+    }
+}
+
+/// The mesh's CA: of a Secret in a cluster, of a folder everywhere else.
+///
+/// # Errors
+/// When it cannot be read or made.
+pub(super) async fn open_authority(
+    args: &CaArgs,
+    config: CaConfig,
+    source: &SourceConfig,
+) -> Result<Arc<Authority>> {
+    match (&args.ca_secret, source) {
+        (Some(name), SourceConfig::Kubernetes(kubernetes)) => {
+            Ok(Authority::of_secret(config, kubernetes, name).await?)
+        }
+        (Some(_), SourceConfig::Folder(_)) => anyhow::bail!(
+            "--ca-secret needs an API server: give --kubeconfig FILE, or start it in a pod"
+        ),
+        (None, _) => Ok(Authority::open(config)?),
+    }
 }
 
 /// Listens, or says which option to change.

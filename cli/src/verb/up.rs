@@ -35,10 +35,13 @@ pub(crate) async fn run(args: &UpArgs) -> Result<()> {
     let domain = &args.source.trust_domain;
     let own = args.agent.run_dir.path.join("ca");
     let ca = args.ca.config(domain.clone(), Some(own));
-    let authority = Authority::open(ca)?;
+    let source = control::source(&args.source).await?;
+    let authority = control::open_authority(&args.ca, ca, &source).await?;
     // With a CA that no other node knows, nobody could be reached through a tunnel.
-    let shared = args.ca.ca_dir.is_some() || args.listen.is_some();
-    let plane = control::start(&args.source, Some(authority), shared, drain.clone()).await?;
+    let shared = args.ca.is_shared() || args.listen.is_some();
+    let authority = Some(authority);
+    let plane = control::start(&args.source, source, authority, shared, drain.clone())?;
+    control::publish_in_cluster(&plane, &args.ca, &drain);
     let (pipe, connections) = pipe();
     let mut tasks = Tasks::new(drain.clone());
     let node = Arc::from(args.agent.node.as_str());

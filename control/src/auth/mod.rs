@@ -1,5 +1,6 @@
 //! Who is at the other end, and what he may claim.
 
+mod account;
 mod join;
 mod layer;
 mod refusals;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+pub use account::{AUDIENCE, AgentAccount};
 pub use join::JoinToken;
 pub use layer::{Authenticate, Gate};
 pub use refusals::Refusals;
@@ -65,6 +67,9 @@ pub enum Refused {
         "this token is not valid here: compare the join token files of agent and control plane"
     )]
     Wrong,
+    /// It is not of the agents' service account, for this reason.
+    #[error("this token is not valid here: {0}")]
+    Account(String),
     /// It cannot be checked now, for this reason.
     #[error("tokens cannot be checked now: {0}")]
     Unavailable(String),

@@ -5,6 +5,7 @@
 //! is told, and the last good state stays.
 
 mod check;
+mod cluster;
 mod folder;
 mod issue;
 mod make;
@@ -27,6 +28,7 @@ use weft_identity::sds::{Secrets, SecretsReceiver};
 use weft_identity::{TrustBundle, TrustDomain, secret};
 
 pub use check::Unfit;
+pub use cluster::ClusterCaError;
 pub use folder::FolderError;
 pub use issue::IssueError;
 pub use make::MakeError;

@@ -29,14 +29,6 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{- /* The agents' and the control plane's words for what protects the way between them. */ -}}
-{{- define "weft.security" -}}
-{{- if not .Values.insecure }}
-{{- fail "This version has neither TLS nor authentication between agents and control plane. Set insecure=true if everybody who can reach the nodes' network may know addresses, labels and policies of the cluster." }}
-{{- end -}}
-- --insecure
-{{- end }}
-
 {{- /* Name that the agents ask for: the Service's, or one that stands for the given addresses. */ -}}
 {{- define "weft.controlHost" -}}
 {{- if .Values.control.addresses -}}

@@ -1,7 +1,8 @@
 //! Weft on a lab's node, fed by a control plane of Kubernetes on the same node.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -60,9 +61,19 @@ impl Mesh {
                 "--kubeconfig",
             ])
             .arg(kubeconfig)
+            .arg("--ca-dir")
+            .arg(self.fresh_dir("ca")?)
             .args(arguments);
         self.control = Some(control.spawn()?);
         Ok(())
+    }
+
+    /// A folder that does not exist yet.
+    fn fresh_dir(&self, name: &str) -> Result<PathBuf> {
+        let parent = tempfile::Builder::new()
+            .prefix(name)
+            .tempdir_in(self.lab.dir())?;
+        Ok(parent.keep().join(name))
     }
 
     /// A second `weft control`, which serves no agent here.
@@ -77,7 +88,9 @@ impl Mesh {
                 "none",
                 "--kubeconfig",
             ])
-            .arg(self.kubernetes.kubeconfig(user));
+            .arg(self.kubernetes.kubeconfig(user))
+            .arg("--ca-dir")
+            .arg(self.fresh_dir("ca")?);
         Ok(control.spawn()?)
     }
 
@@ -102,6 +115,38 @@ impl Mesh {
         let node = self.lab.node("n1")?;
         self.agent = Some(Weft::agent(&node, CONTROL, WeftOptions::default())?);
         Ok(())
+    }
+
+    /// Starts `weft agent` over TLS with this token and these roots, in place of one that runs.
+    pub fn start_agent_with(&mut self, token: &str, roots: &str) -> Result<()> {
+        self.agent = None;
+        let node = self.lab.node("n1")?;
+        let (token_file, roots_file) =
+            (self.lab.dir().join("token"), self.lab.dir().join("ca.pem"));
+        std::fs::write(&token_file, token)?;
+        std::fs::set_permissions(&token_file, std::fs::Permissions::from_mode(0o600))?;
+        std::fs::write(&roots_file, roots)?;
+        let options = WeftOptions::default()
+            .arg("--join-token-file")
+            .arg(&token_file)
+            .arg("--ca-bundle")
+            .arg(&roots_file);
+        self.agent = Some(Weft::protected_agent(&node, CONTROL, options)?);
+        Ok(())
+    }
+
+    /// What the agent has logged.
+    pub fn agent_log(&mut self) -> String {
+        self.agent
+            .as_mut()
+            .map_or_else(String::new, |agent| agent.process().stderr())
+    }
+
+    /// "namespace/name" of the services that the kernel has, whether or not the agent is synced.
+    pub fn known_services(&self) -> Result<Vec<String>> {
+        let agent = self.agent.as_ref().context("no agent was started")?;
+        let list = eventually(|| Ok(agent.cli_json(&["services"])?))?;
+        names(&list)
     }
 
     /// The agent, once it is synced.
@@ -143,15 +188,7 @@ impl Mesh {
 
     /// "namespace/name" of the services that the kernel has.
     pub fn services(&self) -> Result<Vec<String>> {
-        let list = self.agent()?.cli_json(&["services"])?;
-        let list = list.as_array().context("services are no list")?.clone();
-        let mut names: Vec<String> = list
-            .iter()
-            .filter_map(|s| Some(s["service"].as_str()?.to_owned()))
-            .collect();
-        names.sort();
-        names.dedup();
-        Ok(names)
+        names(&self.agent()?.cli_json(&["services"])?)
     }
 
     /// Addresses of the backends that the kernel has.
@@ -166,6 +203,15 @@ impl Mesh {
         addresses.dedup();
         Ok(addresses)
     }
+}
+
+fn names(services: &Value) -> Result<Vec<String>> {
+    let list = services.as_array().context("services are no list")?;
+    let name = |s: &Value| Some(s["service"].as_str()?.to_owned());
+    let mut names: Vec<String> = list.iter().filter_map(name).collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
 }
 
 /// Tries until it succeeds; the last error says why it did not.

@@ -62,9 +62,9 @@ fn a_real_server_takes_what_it_renders() -> Result<()> {
         api.create("/api/v1/namespaces", &namespace(name))?;
     }
     for values in [
-        &["insecure=true"][..],
+        &[][..],
+        &["insecure=true"],
         &[
-            "insecure=true",
             "control.hostNetwork=true",
             "control.addresses={10.0.0.1,10.0.0.2}",
             "control.replicas=1",
@@ -98,12 +98,7 @@ fn a_real_server_takes_what_it_renders() -> Result<()> {
                 .with_context(|| format!("with {values:?}"))?;
         }
     }
-    // Without consent to plain text there is nothing to install.
-    let refused = render(&[])
-        .expect_err("plain text without consent")
-        .to_string();
-    ensure!(refused.contains("insecure=true"), "{refused}");
-    let typo = render(&["insecure=true", "agent.defaultPolcy=deny"]).expect_err("a typing error");
+    let typo = render(&["agent.defaultPolcy=deny"]).expect_err("a typing error");
     ensure!(typo.to_string().contains("defaultPolcy"), "{typo}");
     Ok(())
 }
@@ -121,7 +116,7 @@ fn its_rights_are_enough() -> Result<()> {
         "ClusterRoleBinding",
         "CustomResourceDefinition",
     ];
-    let rendered = render(&["insecure=true"])?;
+    let rendered = render(&[])?;
     // A namespace before what is in it.
     let (namespaces, others): (Vec<_>, Vec<_>) =
         rendered.iter().partition(|o| o["kind"] == "Namespace");

@@ -116,3 +116,62 @@ impl Seen {
         events
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn service(name: &str, port: i64) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"clusterIP": "10.96.0.1", "ports": [{"port": port}]},
+        })
+    }
+
+    /// What was told: "+" applied, "-" deleted, "!" how many problems.
+    fn told(events: &Events) -> Vec<String> {
+        let line = |event: &Event| match event {
+            Event::Applied(object) => format!("+{}", object.name),
+            Event::Deleted(reference) => format!("-{}", reference.name),
+            Event::Problems(_, problems) => format!("!{}", problems.len()),
+            Event::Subject(..) | Event::Synced => "other".to_owned(),
+        };
+        events.iter().map(line).collect()
+    }
+
+    #[test]
+    fn what_a_new_list_lacks_is_gone() {
+        let mut seen = Seen::default();
+        seen.begin_list();
+        for name in ["a", "b"] {
+            let events = seen.apply(Kind::Service, service(name, 80));
+            assert_eq!(told(&events), [format!("+shop/{name}")]);
+        }
+        assert!(seen.end_list().is_empty());
+        // A list that broke off says nothing; the next one begins anew.
+        seen.begin_list();
+        seen.apply(Kind::Service, service("a", 80));
+        seen.begin_list();
+        seen.apply(Kind::Service, service("b", 80));
+        assert_eq!(told(&seen.end_list()), ["-shop/a"]);
+        assert_eq!(told(&seen.clear()), ["-shop/b"]);
+        assert!(seen.clear().is_empty());
+    }
+
+    #[test]
+    fn what_makes_no_sense_does_not_undo_what_did() {
+        let mut seen = Seen::default();
+        seen.apply(Kind::Service, service("a", 80));
+        let broken = seen.apply(Kind::Service, service("a", 70_000));
+        assert_eq!(told(&broken), ["!1"]);
+        // Told once.
+        assert!(seen.apply(Kind::Service, service("a", 70_000)).is_empty());
+        let mended = seen.apply(Kind::Service, service("a", 81));
+        assert_eq!(told(&mended), ["+shop/a", "!0"]);
+        let reference = ObjectRef::parse("Service shop/a").unwrap();
+        assert_eq!(told(&seen.delete(&reference)), ["-shop/a"]);
+        assert!(seen.delete(&reference).is_empty());
+    }
+}
