@@ -14,7 +14,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 use weft_control::auth::{Authenticator, Gate, Peer, Refused};
 use weft_control::ca::{Authority, CaConfig};
-use weft_control::{Config, ControlPlane};
+use weft_control::{Config, ControlPlane, SourceConfig};
 use weft_identity::request::KeyRequest;
 use weft_proto::envoy::envoy::config::core::v3::Node;
 use weft_proto::envoy::envoy::service::discovery::v3::DeltaDiscoveryRequest;
@@ -65,7 +65,7 @@ async fn start() -> Lab {
     std::fs::write(folder.path().join("pods.yaml"), PODS).unwrap();
     let drain = CancellationToken::new();
     let config = Config {
-        manifests: folder.path().to_owned(),
+        source: SourceConfig::Folder(folder.path().to_owned()),
         trust_domain: "cluster.local".to_owned(),
         root_namespace: "istio-system".to_owned(),
         tunnels: false,

@@ -31,7 +31,7 @@ async fn a_wrong_folder_or_trust_domain_is_said_at_once() {
     let start = |manifests, trust_domain: &str| {
         ControlPlane::start(
             Config {
-                manifests,
+                source: SourceConfig::Folder(manifests),
                 trust_domain: trust_domain.to_owned(),
                 root_namespace: "istio-system".to_owned(),
                 tunnels: false,

@@ -11,7 +11,6 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use weft_control::ControlPlane;
 use weft_control::auth::{Gate, Peer};
-use weft_control::ca::Authority;
 use weft_dataplane::agent::ControlTarget;
 use weft_dataplane::xds::InProcess;
 

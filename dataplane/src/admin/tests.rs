@@ -129,7 +129,10 @@ fn agent() -> Agent {
     };
     let log = observed.log.clone();
     let (events, handle, token) = (observation.events, engine.clone(), drain.clone());
-    let (told, metrics) = (tokio::sync::mpsc::channel(1).1, Arc::clone(&observed.metrics));
+    let (told, metrics) = (
+        tokio::sync::mpsc::channel(1).1,
+        Arc::clone(&observed.metrics),
+    );
     tokio::spawn(pump(events, told, handle, log, metrics, token));
     let admin = AdminService {
         engine,

@@ -81,6 +81,7 @@ impl Watched {
             Event::Problems(origin, list) => {
                 self.problems.insert(origin, list);
             }
+            Event::Subject(reference, _) => panic!("{reference}: a folder has no status"),
             Event::Synced => return false,
         }
         true
