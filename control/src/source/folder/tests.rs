@@ -81,6 +81,7 @@ impl Watched {
             Event::Problems(origin, list) => {
                 self.problems.insert(origin, list);
             }
+            Event::Subject(reference, _) => panic!("a folder writes no status of {reference}"),
             Event::Synced => return false,
         }
         true
