@@ -12,6 +12,7 @@ use crate::stage::{DNS, NOBODY, Stage, WEB, WEB_V6, address};
 use crate::talk;
 
 mod denied;
+mod mtls;
 mod requests;
 mod routes;
 
@@ -36,6 +37,7 @@ pub(crate) const ALL: &[(&str, Act)] = &[
         "A policy about requests: a method is refused, and says why",
         requests::requests,
     ),
+    ("mTLS between the nodes, seen on the wire", mtls::mtls),
     ("SIGKILL both agents under load", kill_agents),
 ];
 

@@ -56,7 +56,10 @@ impl Stage {
         }
         let envoy = tools::workspace().join(".cache/envoy/envoy");
         let has_envoy = envoy.exists();
+        // One CA for both: with one of its own, each node would trust itself alone.
+        let ca = lab.dir().join("ca");
         let mut options = WeftOptions::default().arg("--otlp").arg(traces::URL);
+        options = options.arg("--ca-dir").arg(ca);
         if has_envoy {
             options = options.arg("--envoy").arg(envoy);
         }
@@ -64,7 +67,10 @@ impl Stage {
         let mut agents = Vec::new();
         for node in lab.nodes() {
             traces.receive_on(node)?;
-            agents.push(Weft::up(node, lab.manifests(), options.clone())?);
+            let agent = Weft::up(node, lab.manifests(), options.clone())?;
+            // The first makes the CA.
+            agent.wait_ready(READY_WITHIN)?;
+            agents.push(agent);
         }
         let stage = Self {
             _servers: servers,
