@@ -67,6 +67,12 @@ impl SourceArgs {
     /// That was not said.
     pub(crate) fn place(&self) -> Result<SourcePlace<'_>, Refusal> {
         if let Some(folder) = &self.manifests {
+            if self.kubeconfig.is_some() {
+                return Err(Refusal::new(
+                    "--manifests and --kubeconfig are both given, on the command line, in the environment or in --config: objects come \
+                     from one place, so leave one out",
+                ));
+            }
             if !self.namespaces.is_empty() {
                 return Err(Refusal::new(
                     "--namespaces is for an API server: of a folder, everything is read",

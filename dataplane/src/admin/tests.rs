@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use weft_proto::model::{
     Cluster, ClusterEndpoints, Endpoint, EndpointSource, Health, LbPolicy, Listener, Locality,
@@ -129,10 +130,7 @@ fn agent() -> Agent {
     };
     let log = observed.log.clone();
     let (events, handle, token) = (observation.events, engine.clone(), drain.clone());
-    let (told, metrics) = (
-        tokio::sync::mpsc::channel(1).1,
-        Arc::clone(&observed.metrics),
-    );
+    let (told, metrics) = (mpsc::channel(1).1, Arc::clone(&observed.metrics));
     tokio::spawn(pump(events, told, handle, log, metrics, token));
     let admin = AdminService {
         engine,

@@ -88,6 +88,13 @@ impl ExportMetrics {
         self.reports.get_or_create(&ReportLabel { outcome }).inc();
     }
 
+    /// Flows of which there are spans.
+    #[cfg(test)]
+    pub(super) fn with_spans(&self) -> u64 {
+        let label = FlowLabel { became: "spans" };
+        self.flows.get_or_create(&label).get()
+    }
+
     /// Spans that ended so.
     #[must_use]
     pub fn get(&self, outcome: Outcome) -> u64 {

@@ -166,18 +166,13 @@ impl Site {
     }
 
     async fn until(&self, outcome: Outcome, count: u64) {
-        self.at_least(outcome, count).await;
-        assert_eq!(self.count(outcome), count, "{outcome:?}");
-    }
-
-    async fn at_least(&self, outcome: Outcome, count: u64) {
         for _ in 0..3_000 {
             if self.count(outcome) >= count {
-                return;
+                break;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("{} of {count} {outcome:?}", self.count(outcome));
+        assert_eq!(self.count(outcome), count, "{outcome:?}");
     }
 
     async fn stop(self) {
@@ -242,10 +237,15 @@ async fn without_a_collector_memory_is_bounded_and_losses_are_counted() {
     drop(listener);
     let site = Site::start(&format!("http://{address}"), all(), 0).await;
     site.tell(closed(50_000));
-    // What is on its way holds no more than the queue and two batches.
-    site.at_least(Outcome::queue_full, 50_000 - 8_192 - 512 - 512)
-        .await;
-    assert!(site.count(Outcome::queue_full) < 50_000, "a queue of none");
+    // All have been looked at, however busy the machine is.
+    while site.metrics.export.with_spans() < 50_000 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let lost = site.count(Outcome::queue_full);
+    assert!(
+        (50_000 - 8_192 - 512 - 512..50_000).contains(&lost),
+        "{lost}"
+    );
     assert_eq!(site.count(Outcome::exported), 0);
     let metrics = Arc::clone(&site.metrics);
     site.stop().await;

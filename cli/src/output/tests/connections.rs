@@ -124,6 +124,7 @@ fn flows_for_programs() {
         "rttUs": 0,
         "retransmits": 0,
         "tcpFlags": "",
+        "request": null,
         "message": a_flow().message,
     });
     assert_eq!(json, expected);
