@@ -300,7 +300,7 @@ fn what_only_a_proxy_sees() {
         name: "x".to_owned(),
         ..TypedExtensionConfig::default()
     };
-    source(Identifier::Header(header()), "layer 7 (header :path)");
+    source(Identifier::Header(header()), "header :path");
     source(
         Identifier::UrlPath(PathMatcher::default()),
         "layer 7 (URL path)",
@@ -322,7 +322,7 @@ fn what_only_a_proxy_sees() {
         }),
         "layer 7 (string matcher lua)",
     );
-    destination(Permits::Header(header()), "layer 7 (header :path)");
+    destination(Permits::Header(header()), "header :path");
     destination(Permits::UriTemplate(extension()), "layer 7 (URI template)");
     destination(Permits::Matcher(extension()), "layer 7 (matcher x)");
     destination(

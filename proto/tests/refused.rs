@@ -149,7 +149,10 @@ fn clusters() {
         "type",
     );
     refused_cluster(
-        |c| c.lb_policy = PbPolicy::ClusterProvided as i32,
+        |c| {
+            c.load_balancing_policy = None;
+            c.lb_policy = PbPolicy::ClusterProvided as i32;
+        },
         "lb_policy",
     );
     let negative = PbDuration {

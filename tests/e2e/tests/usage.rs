@@ -112,7 +112,7 @@ fn wrong_usage_has_a_status_of_its_own() -> Result {
                 "--kubeconfig",
                 "k",
             ],
-            "not in this version",
+            "cannot be used with '--kubeconfig",
         ),
         (
             vec!["agent", "--node", "n1", "--control", "10.0.0.1:15010"],
