@@ -18,7 +18,7 @@ use weft_proto::envoy::envoy::r#type::matcher::v3::metadata_matcher::{
 use weft_proto::envoy::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
 use weft_proto::envoy::envoy::r#type::matcher::v3::{
     MetadataMatcher, OrMatcher, PathMatcher, RegexMatcher, StringMatcher, ValueMatcher,
-    value_matcher,
+    path_matcher, value_matcher,
 };
 use weft_proto::envoy::envoy::r#type::v3::Int32Range;
 use weft_proto::envoy::google::api::expr::v1alpha1::Expr as Cel;
@@ -301,10 +301,13 @@ fn what_only_a_proxy_sees() {
         ..TypedExtensionConfig::default()
     };
     source(Identifier::Header(header()), "header :path");
-    source(
-        Identifier::UrlPath(PathMatcher::default()),
-        "layer 7 (URL path)",
-    );
+    let path = PathMatcher {
+        rule: Some(path_matcher::Rule::Path(text(MatchPattern::Exact(
+            "/x".to_owned(),
+        )))),
+    };
+    source(Identifier::UrlPath(path), "path \"/x\"");
+    refused_source(Identifier::UrlPath(PathMatcher::default()), "url_path.path");
     source(
         Identifier::Custom(extension()),
         "layer 7 (custom principal x)",
