@@ -102,7 +102,7 @@ pub(crate) enum Verb {
     /// Run control plane and agent for this node in one process
     Up(Box<UpArgs>),
     /// Run the control plane alone
-    Control(ControlArgs),
+    Control(Box<ControlArgs>),
     /// Run the node agent alone
     Agent(Box<RemoteAgentArgs>),
     /// Show whether the agent is synced and attached, and what stands in the way

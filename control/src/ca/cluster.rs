@@ -36,7 +36,7 @@ pub enum ClusterCaError {
         /// Its name.
         name: String,
         /// What the API server says.
-        source: kube::Error,
+        source: Box<kube::Error>,
     },
     /// The folder for its files cannot be used.
     #[error("CA file {path}: {source}")]
@@ -65,9 +65,9 @@ impl Authority {
         name: &str,
     ) -> Result<Arc<Self>, ClusterCaError> {
         let secrets: Api<Secret> = Api::default_namespaced(kubernetes.client());
-        let failed = |source| ClusterCaError::Secret {
+        let failed = |source: kube::Error| ClusterCaError::Secret {
             name: name.to_owned(),
-            source,
+            source: Box::new(source),
         };
         if let Some(secret) = secrets.get_opt(name).await.map_err(failed)? {
             restore(&config.dir, name, secret)?;
