@@ -164,3 +164,33 @@ pub fn wait_status(pod: &Pod, url: &str, status: u16) -> Result<Answer> {
 pub fn urls(index: u16, path: &str) -> [String; 2] {
     crate::mesh::vips(index).map(|vip| format!("http://{vip}{path}"))
 }
+
+/// Process number of a node's Envoy, found by its agent.
+///
+/// # Errors
+/// When there is none.
+pub fn envoy_of(mesh: &mut Mesh, node: &str) -> Result<i32> {
+    let agent = mesh.weft(node)?.process().pid();
+    for task in std::fs::read_dir(format!("/proc/{agent}/task"))? {
+        let children = std::fs::read_to_string(task?.path().join("children")).unwrap_or_default();
+        for child in children.split_whitespace() {
+            let name = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
+            if name.starts_with("envoy") {
+                return Ok(child.parse()?);
+            }
+        }
+    }
+    anyhow::bail!("no Envoy below {agent}")
+}
+
+/// Ends a process without a word to it.
+///
+/// # Errors
+/// When there is no such process.
+pub fn kill(pid: i32) -> Result {
+    let pid = rustix::process::Pid::from_raw(pid).context("a process number")?;
+    Ok(rustix::process::kill_process(
+        pid,
+        rustix::process::Signal::KILL,
+    )?)
+}

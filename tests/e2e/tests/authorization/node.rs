@@ -1,6 +1,7 @@
 //! What people see, what stays in the kernel, and what happens without Envoy.
 
 use super::*;
+use weft_e2e::http::{envoy_of, kill};
 
 const READ_ON_8080: &str = "  rules: [{to: [{operation: {methods: [GET], ports: ['8080']}}]},
           {to: [{operation: {ports: ['9000']}}]}]\n";
@@ -121,29 +122,6 @@ fn envoy_killed_refuses_and_is_whole_again() -> Result {
         wait_all(&mesh, &client, "/x", &["-X", "POST"], 403)?;
     }
     Ok(())
-}
-
-/// Process number of a node's Envoy, found by its agent.
-fn envoy_of(mesh: &mut Mesh, node: &str) -> Result<i32> {
-    let agent = mesh.weft(node)?.process().pid();
-    for task in std::fs::read_dir(format!("/proc/{agent}/task"))? {
-        let children = std::fs::read_to_string(task?.path().join("children")).unwrap_or_default();
-        for child in children.split_whitespace() {
-            let name = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
-            if name.starts_with("envoy") {
-                return Ok(child.parse()?);
-            }
-        }
-    }
-    anyhow::bail!("no Envoy below {agent}")
-}
-
-fn kill(pid: i32) -> Result {
-    let pid = rustix::process::Pid::from_raw(pid).context("a process number")?;
-    Ok(rustix::process::kill_process(
-        pid,
-        rustix::process::Signal::KILL,
-    )?)
 }
 
 #[test]

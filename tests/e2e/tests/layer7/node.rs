@@ -1,6 +1,7 @@
 //! Envoy on its node: seen in flows, killed, imitated, and gone without a trace.
 
 use super::*;
+use weft_e2e::http::{envoy_of, kill};
 
 #[test]
 fn flows_and_checks_name_envoy_and_layer_4_does_not_see_it() -> Result {
@@ -44,30 +45,6 @@ fn client_of(flows: &[Value], pod: &str) -> String {
     let of = |f: &&Value| f["destination"]["pod"] == pod && f["source"]["pod"] == "client";
     let paths = flows.iter().filter(of).filter_map(|f| f["path"].as_str());
     paths.collect::<Vec<_>>().join(" ")
-}
-
-/// Process number of a node's Envoy, found by its agent.
-fn envoy_of(mesh: &mut Mesh, node: &str) -> Result<i32> {
-    let agent = mesh.weft(node)?.process().pid();
-    let tasks = std::fs::read_dir(format!("/proc/{agent}/task"))?;
-    for task in tasks {
-        let children = std::fs::read_to_string(task?.path().join("children")).unwrap_or_default();
-        for child in children.split_whitespace() {
-            let name = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
-            if name.starts_with("envoy") {
-                return Ok(child.parse()?);
-            }
-        }
-    }
-    anyhow::bail!("no Envoy below {agent}")
-}
-
-fn kill(pid: i32) -> Result {
-    let pid = rustix::process::Pid::from_raw(pid).context("a process number")?;
-    Ok(rustix::process::kill_process(
-        pid,
-        rustix::process::Signal::KILL,
-    )?)
 }
 
 #[test]
