@@ -80,31 +80,49 @@ impl FromStr for WorkloadRatio {
 /// Shares of connections that are traced. What was refused or failed always is.
 #[derive(Clone, Debug)]
 pub struct Sampling {
-    rest: Ratio,
-    workloads: BTreeMap<String, Ratio>,
+    rest: Share,
+    workloads: BTreeMap<String, Share>,
+}
+
+/// A [`Ratio`] as ids are compared with it.
+#[derive(Clone, Debug)]
+struct Share {
+    /// Ids below it are left out.
+    threshold: u64,
+    /// The trace state of those that are not; `None`: there are none.
+    state: Option<String>,
+}
+
+impl From<Ratio> for Share {
+    fn from(ratio: Ratio) -> Self {
+        let threshold = ratio.threshold();
+        Self {
+            threshold,
+            state: (ratio.0 > 0.0).then(|| state(threshold)),
+        }
+    }
 }
 
 impl Sampling {
     /// `workloads` by destination, `rest` of all others.
     #[must_use]
     pub fn new(rest: Ratio, workloads: impl IntoIterator<Item = WorkloadRatio>) -> Self {
-        let workloads = workloads.into_iter().map(|w| (w.workload, w.ratio));
+        let workloads = workloads.into_iter().map(|w| (w.workload, w.ratio.into()));
         Self {
-            rest,
+            rest: rest.into(),
             workloads: workloads.collect(),
         }
     }
 
     /// The trace state of a connection that is traced, `None` if it is not. `workload`: its destination's, "namespace/name".
-    pub(super) fn decide(&self, trace: [u8; 16], workload: &str) -> Option<String> {
-        let ratio = match self.workloads.is_empty() {
-            true => self.rest,
-            false => *self.workloads.get(workload).unwrap_or(&self.rest),
+    pub(super) fn decide(&self, trace: [u8; 16], workload: &str) -> Option<&str> {
+        let share = match self.workloads.is_empty() {
+            true => &self.rest,
+            false => self.workloads.get(workload).unwrap_or(&self.rest),
         };
-        let threshold = ratio.threshold();
         let random = u128::from_be_bytes(trace) as u64 & ((1 << RANDOM_BITS) - 1);
-        let traced = ratio.0 > 0.0 && random >= threshold;
-        traced.then(|| state(threshold))
+        let state = share.state.as_deref()?;
+        (random >= share.threshold).then_some(state)
     }
 
     /// Whether the destination's workload matters.
@@ -159,12 +177,15 @@ mod tests {
     #[test]
     fn the_threshold_is_written_as_collectors_read_it() {
         let all = [0xff; 16];
-        let state = |share| Sampling::new(ratio(share), []).decide(all, "");
-        assert_eq!(state("1").as_deref(), Some(""));
-        assert_eq!(state("0.5").as_deref(), Some("ot=th:8"));
-        assert_eq!(state("0.25").as_deref(), Some("ot=th:c"));
-        assert_eq!(state("0.1").as_deref(), Some("ot=th:e666"));
-        assert_eq!(state("0"), None);
+        for (share, state) in [
+            ("1", Some("")),
+            ("0.5", Some("ot=th:8")),
+            ("0.25", Some("ot=th:c")),
+            ("0.1", Some("ot=th:e666")),
+            ("0", None),
+        ] {
+            assert_eq!(Sampling::new(ratio(share), []).decide(all, ""), state);
+        }
     }
 
     #[test]
