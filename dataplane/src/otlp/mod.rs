@@ -15,6 +15,7 @@ mod counts;
 mod encoded;
 mod ids;
 mod metrics;
+mod reached;
 mod report;
 mod sampling;
 mod span;
@@ -24,8 +25,9 @@ mod template;
 mod transport;
 
 pub use counts::{ExportMetrics, Outcome};
+pub use reached::Arrival;
 pub use report::Gather;
-pub use sampling::{Ratio, RatioError, Sampling, WorkloadRatio};
+pub use sampling::{NamedRatio, Ratio, RatioError, Sampling};
 pub use target::{Header, HeaderError, Protocol, Target, TargetError};
 pub use task::{ExportConfig, export};
 

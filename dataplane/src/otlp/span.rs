@@ -77,8 +77,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// And what it has for itself, written over another one's. `state`: of the trace.
-    pub(super) fn own(&self, role: Role, state: &str, span: &mut Span) {
+    /// And what it has for itself, written over another one's, but for the trace's state.
+    pub(super) fn own(&self, role: Role, span: &mut Span) {
         let event = &self.named.event;
         let client = ids::span_id(self.trace, Role::Client);
         let own = match role {
@@ -104,8 +104,6 @@ impl<'a> Frame<'a> {
             &mut span.parent_span_id,
             parent.as_ref().map_or(&[], |p| &p[..]),
         );
-        span.trace_state.clear();
-        span.trace_state.push_str(state);
         span.start_time_unix_nano = self.start;
         span.end_time_unix_nano = self.named.time_unix_nano;
         attributes::of_its_own(event, &mut span.attributes);
@@ -187,6 +185,11 @@ fn moments(named: &NamedEvent, start: u64) -> Vec<Moment> {
     if named.path() == "envoy" {
         happened(start, "weft.layer7.handed_over", Attributes::default());
     }
+    if event.rtt_us > 0 {
+        let mut attributes = Attributes::default();
+        attributes.number("weft.tcp.rtt_us", event.rtt_us.into());
+        happened(end, "weft.tcp.rtt", attributes);
+    }
     if event.retransmits > 0 {
         let mut attributes = Attributes::default();
         attributes.number("weft.tcp.retransmits", event.retransmits.into());
@@ -226,7 +229,7 @@ mod tests {
         };
         let whole = |role: &Role| {
             let (mut span, common) = (Span::default(), frame.common(*role));
-            frame.own(*role, "", &mut span);
+            frame.own(*role, &mut span);
             let bytes = [common.encode_to_vec(), span.encode_to_vec()].concat();
             Span::decode(bytes.as_slice()).expect("a span")
         };
@@ -242,6 +245,7 @@ mod tests {
         let closed = Event {
             first_ns: 2_000_000_000,
             proxied: true,
+            rtt_us: 210,
             retransmits: 3,
             ..event(EventKind::Close, Reason::REASON_REVOKED)
         };
@@ -252,17 +256,63 @@ mod tests {
                 names(span),
                 [
                     "weft.layer7.handed_over",
+                    "weft.tcp.rtt",
                     "weft.tcp.retransmitted",
                     "weft.policy.revoked"
                 ]
             );
             let times: Vec<u64> = span.events.iter().map(|e| e.time_unix_nano).collect();
             let (start, end) = (span.start_time_unix_nano, span.end_time_unix_nano);
-            assert_eq!(times, [start, end, end]);
+            assert_eq!(times, [start, end, end, end]);
             assert_eq!(end - start, 3_000_000_000);
         }
         let plain = told(event(EventKind::Close, Reason::REASON_FIN));
         assert!(plain.iter().all(|span| names(span).is_empty()));
+    }
+
+    #[test]
+    fn an_expiry_is_told_with_its_reason() {
+        let idle = told(event(EventKind::Expired, Reason::REASON_IDLE));
+        assert_eq!(idle.len(), 2);
+        for span in &idle {
+            assert_eq!(names(span), ["weft.expired"]);
+            let attribute = &span.events[0].attributes[0];
+            assert_eq!(attribute.key, "weft.reason");
+            assert!(format!("{:?}", attribute.value).contains("idle-timeout"));
+            assert!(span.status.is_none(), "{span:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_jumps_changes_neither_trace_nor_length() {
+        let closed = Event {
+            first_ns: 2_000_000_000,
+            isn: 77,
+            ..event(EventKind::Close, Reason::REASON_FIN)
+        };
+        // As of the batch that tells of it: an hour later, years earlier, before 1970.
+        let whens = [
+            1_800_000_000_000_000_000,
+            1_800_003_600_000_000_000,
+            7_000_000_000,
+            0,
+        ];
+        let spans = whens.map(|unix_ns| {
+            let clock = Clock::fixed(unix_ns, 5_000_000_000);
+            let named = Namer::default().name(closed, &Fake::new(), &clock);
+            let frame = Frame::new(&named, "n1").expect("a span");
+            let mut span = Span::default();
+            frame.own(Role::Client, &mut span);
+            span
+        });
+        for span in &spans {
+            assert_eq!(span.trace_id, spans[0].trace_id);
+            assert!(span.start_time_unix_nano <= span.end_time_unix_nano);
+        }
+        for span in &spans[..3] {
+            let length = span.end_time_unix_nano - span.start_time_unix_nano;
+            assert_eq!(length, 3_000_000_000);
+        }
     }
 
     #[test]

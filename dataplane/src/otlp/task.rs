@@ -12,6 +12,7 @@ use super::batch::Batch;
 use super::budget::Budget;
 use super::counts::{Outcome, Tally};
 use super::ids::Role;
+use super::reached::Reached;
 use super::report::{Gather, Reporter};
 use super::sampling::Sampling;
 use super::span::Frame;
@@ -69,10 +70,11 @@ pub async fn export(
         every: config.metrics_interval,
         transport: transport.clone(),
         metrics: Arc::clone(&metrics),
-        gather,
+        gather: gather.clone(),
     };
     let feeder = Feeder {
         node,
+        reached: Reached::new(&config.sampling),
         sampling: config.sampling,
         budget: Budget::new(config.bytes_per_second, Instant::now()),
         templates: Templates::default(),
@@ -90,7 +92,7 @@ pub async fn export(
     };
     let (feeding, reporting) = (drain.clone(), drain.clone());
     tokio::join!(
-        feeder.run(log, feeding),
+        feeder.run(log, gather, feeding),
         reporter.run(reporting),
         sender.run(waiting, drain)
     );
@@ -101,6 +103,7 @@ pub async fn export(
 struct Feeder {
     node: String,
     sampling: Sampling,
+    reached: Reached,
     budget: Budget,
     templates: Templates,
     /// Written over for each span.
@@ -112,7 +115,7 @@ struct Feeder {
 }
 
 impl Feeder {
-    async fn run(mut self, log: FlowLog, drain: CancellationToken) {
+    async fn run(mut self, log: FlowLog, gather: impl Gather, drain: CancellationToken) {
         let (_, mut cursor) = log.follow();
         let mut due = tokio::time::Instant::now();
         loop {
@@ -130,6 +133,7 @@ impl Feeder {
                 due = tokio::time::Instant::now() + LINGER;
             }
             self.metrics.export.overtaken(chunk.lost);
+            self.reached.refresh(&gather, Instant::now()).await;
             for named in &chunk.flows {
                 self.tell(named);
             }
@@ -148,24 +152,40 @@ impl Feeder {
             return;
         };
         self.tally.spans += 1;
+        let chosen = self.choose(&frame);
         for role in frame.roles {
-            if let Err(outcome) = self.add(&frame, *role) {
+            if let Err(outcome) = chosen.and_then(|()| self.add(&frame, *role)) {
                 self.tally.count(outcome);
             }
         }
     }
 
-    fn add(&mut self, frame: &Frame<'_>, role: Role) -> Result<(), Outcome> {
-        if self.open.len() >= BATCH && !self.hand_over() {
-            return Err(self.left_out(frame).unwrap_or(Outcome::queue_full));
-        }
+    /// Writes the trace state of what is traced.
+    fn choose(&mut self, frame: &Frame<'_>) -> Result<(), Outcome> {
         let state = if frame.urgent {
             ""
         } else {
-            let state = traced(&self.sampling, frame);
+            let named = frame.named();
+            let service = self.reached.service(named);
+            let workload = if self.sampling.by_workload() {
+                let to = named.destination();
+                format!("{}/{}", to.namespace, to.workload)
+            } else {
+                String::new()
+            };
+            let state = self.sampling.decide(frame.trace, service, &workload);
             state.ok_or(Outcome::sampled_out)?
         };
-        frame.own(role, state, &mut self.scratch);
+        self.scratch.trace_state.clear();
+        self.scratch.trace_state.push_str(state);
+        Ok(())
+    }
+
+    fn add(&mut self, frame: &Frame<'_>, role: Role) -> Result<(), Outcome> {
+        if self.open.len() >= BATCH && !self.hand_over() {
+            return Err(Outcome::queue_full);
+        }
+        frame.own(role, &mut self.scratch);
         let common = self.templates.of(frame, role);
         if self.budget.is_bounded() {
             let bytes = common.len() + self.scratch.encoded_len();
@@ -175,12 +195,6 @@ impl Feeder {
         }
         self.open.put(frame.of(role), common, &self.scratch);
         Ok(())
-    }
-
-    /// That a span was left out is no loss, whatever the queue is like.
-    fn left_out(&self, frame: &Frame<'_>) -> Option<Outcome> {
-        let is_out = !frame.urgent && traced(&self.sampling, frame).is_none();
-        is_out.then_some(Outcome::sampled_out)
     }
 
     /// False: the queue is full, and the batch stays.
@@ -196,17 +210,6 @@ impl Feeder {
             Err(_) => false,
         }
     }
-}
-
-/// The trace state of what is traced.
-fn traced<'a>(sampling: &'a Sampling, frame: &Frame<'_>) -> Option<&'a str> {
-    let workload = if sampling.by_workload() {
-        let to = frame.named().destination();
-        format!("{}/{}", to.namespace, to.workload)
-    } else {
-        String::new()
-    };
-    sampling.decide(frame.trace, &workload)
 }
 
 /// Sends batches, one at a time.
