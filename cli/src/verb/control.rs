@@ -143,6 +143,7 @@ pub(super) fn start(
         trust_domain: args.mesh.trust_domain.to_string(),
         root_namespace: args.root_namespace.clone(),
         tunnels,
+        nodes: args.mesh_nodes.into(),
     };
     let plane = ControlPlane::start(config, drain)?;
     Ok(match authority {

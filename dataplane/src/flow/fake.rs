@@ -78,6 +78,7 @@ fn pod(namespace: &str, name: &str, node: &str, addresses: Vec<IpAddr>) -> Workl
         spiffe_id: String::new(),
         host_network: false,
         unaccelerated: false,
+        out_of_mesh: false,
         mtls: Default::default(),
         ports: Vec::new(),
     }

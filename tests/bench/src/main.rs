@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use weft_bench::{load, policies, report, run, traced};
+use weft_bench::{load, policies, report, run, scale, traced};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -20,6 +20,8 @@ enum Verb {
     Run(run::Options),
     /// Measure what a change of policy costs the agent (needs root)
     Policies(policies::Options),
+    /// Measure what a large cluster with many nodes costs the control plane
+    Scale(scale::Options),
     /// Measure what it costs to tell of connections, and to trace them (needs root)
     Traced(traced::Options),
     /// Write tables and plots again from a results.json
@@ -48,6 +50,7 @@ fn main() -> Result<()> {
     match Arguments::parse().verb {
         Verb::Run(options) => run::run(&options),
         Verb::Policies(options) => policies::run(&options),
+        Verb::Scale(options) => scale::run(&options),
         Verb::Traced(options) => traced::run(&options),
         Verb::Report { out } => report::write(&report::read(&out)?, &out),
         Verb::Client { socket } => load::client(&socket),
