@@ -95,10 +95,13 @@ fn add_workload(endpoint: &mut wire::Endpoint, address: IpAddr, names: &dyn Name
     }
 }
 
+/// Where a service may be that was asked for: what goes to Envoy still has the service's address.
+pub(super) fn asked_for(event: &Event) -> Option<SocketAddr> {
+    event.vip.or(event.proxied.then_some(event.destination))
+}
+
 pub(super) fn service(event: &Event, names: &dyn Names) -> String {
-    let by_address = event
-        .vip
-        .and_then(|vip| names.service_at(vip, event.protocol));
+    let by_address = asked_for(event).and_then(|vip| names.service_at(vip, event.protocol));
     let name = by_address.or_else(|| names.service(event.service));
     shown(&name.unwrap_or_default())
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weft_proto::wire::flow::v1::Endpoint;
 
-use super::enrich::{endpoint, policy, service};
+use super::enrich::{asked_for, endpoint, policy, service};
 use super::{Clock, Event, EventKind, Names, Request};
 
 /// Names of one sort that are remembered. The whole world may knock.
@@ -113,7 +113,7 @@ impl Namer {
         };
         let source = end(event.source, event.source_identity);
         let destination = end(event.destination, event.destination_identity);
-        let asked = (event.service, event.vip, event.protocol);
+        let asked = (event.service, asked_for(&event), event.protocol);
         let rule = match event.kind {
             EventKind::Audited => event.audit,
             _ => event.rule,

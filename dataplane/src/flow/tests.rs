@@ -203,3 +203,19 @@ fn messages() {
         assert_eq!(told(&event).message, expected);
     }
 }
+
+#[test]
+fn what_goes_to_envoy_still_has_its_services_address() {
+    let to_envoy = Event {
+        destination: (IpAddr::from(VIP), 80).into(),
+        proxied: true,
+        direction: Some(Direction::Egress),
+        ..event(EventKind::Open, Reason::REASON_PROXY)
+    };
+    assert_eq!(told(&to_envoy).service, "shop/cart");
+    let by_envoy = Event {
+        destination: (IpAddr::from(CART), 8080).into(),
+        ..to_envoy
+    };
+    assert_eq!(told(&by_envoy).service, "");
+}

@@ -1,7 +1,7 @@
 //! Encoded spans by the workload that they are of.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
@@ -18,12 +18,48 @@ const SCOPE_SPANS: u8 = 2 << 3 | LENGTH_DELIMITED;
 const SPANS: u8 = 2 << 3 | LENGTH_DELIMITED;
 const LENGTH_DELIMITED: u8 = 2;
 
+/// Buffers that are kept for the next batch, and the largest of them: new memory costs a page fault for every two spans.
+const SPARE: usize = 8;
+const LARGEST: usize = 2 << 20;
+
+/// Buffers of batches that are gone. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spare(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Spare {
+    fn take(&self) -> Vec<u8> {
+        self.lock().pop().unwrap_or_default()
+    }
+
+    /// Gives a buffer back.
+    fn give(&self, mut buffer: Vec<u8>) {
+        let mut kept = self.lock();
+        if kept.len() < SPARE && buffer.capacity() <= LARGEST {
+            buffer.clear();
+            kept.push(buffer);
+        }
+    }
+
+    /// Gives back what a request was made of, if nobody reads it any more.
+    pub(super) fn recover(&self, request: Bytes) {
+        if let Ok(buffer) = request.try_into_mut() {
+            // Of the only reader: this copies nothing.
+            self.give(buffer.into());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What is to go in one request.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     groups: Vec<Group>,
     places: HashMap<usize, usize>,
     spans: usize,
+    spare: Spare,
 }
 
 /// An endpoint's names are shared by all its events, so its place in memory tells it apart.
@@ -35,6 +71,14 @@ struct Group {
 }
 
 impl Batch {
+    /// An empty one that takes its memory from `spare`.
+    pub(super) fn new(spare: &Spare) -> Self {
+        Self {
+            spare: spare.clone(),
+            ..Self::default()
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.spans
     }
@@ -49,7 +93,7 @@ impl Batch {
         let place = *self.places.entry(place).or_insert_with(|| {
             self.groups.push(Group {
                 of: Arc::clone(of),
-                spans: Vec::new(),
+                spans: self.spare.take(),
             });
             self.groups.len() - 1
         });
@@ -62,12 +106,13 @@ impl Batch {
         self.spans += 1;
     }
 
-    /// An encoded `ExportTraceServiceRequest`.
-    pub(super) fn encode(&self) -> Bytes {
+    /// As an encoded `ExportTraceServiceRequest`.
+    pub(super) fn encode(self) -> Bytes {
         let scope = scope().encode_to_vec();
         let held: usize = self.groups.iter().map(|g| g.spans.len() + 512).sum();
-        let mut request = Vec::with_capacity(held);
-        for group in &self.groups {
+        let mut request = self.spare.take();
+        request.reserve(held);
+        for group in self.groups {
             let head = ResourceSpans {
                 resource: Some(resource(&group.of)),
                 scope_spans: Vec::new(),
@@ -80,6 +125,7 @@ impl Batch {
             open(SCOPE_SPANS, spans, &mut request);
             request.extend_from_slice(&scope);
             request.extend_from_slice(&group.spans);
+            self.spare.give(group.spans);
         }
         request.into()
     }
@@ -104,5 +150,62 @@ fn scope() -> ScopeSpans {
             ..Default::default()
         }),
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+
+    use super::*;
+
+    fn end(pod: &str) -> Arc<Endpoint> {
+        Arc::new(Endpoint {
+            pod: pod.to_owned(),
+            ..Default::default()
+        })
+    }
+
+    fn span(name: &str, id: u8) -> (Vec<u8>, Span) {
+        let common = Span {
+            name: name.to_owned(),
+            ..Default::default()
+        };
+        let own = Span {
+            span_id: vec![id; 8],
+            ..Default::default()
+        };
+        (common.encode_to_vec(), own)
+    }
+
+    #[test]
+    fn each_span_is_with_its_resource_also_in_memory_that_was_used() {
+        let (spare, ends) = (Spare::default(), [end("a"), end("b")]);
+        for round in 0..3_u8 {
+            let mut batch = Batch::new(&spare);
+            for id in 0..200 {
+                let (common, own) = span(&format!("tcp {round}"), id);
+                batch.put(&ends[usize::from(id % 2)], &common, &own);
+            }
+            assert_eq!(batch.len(), 200);
+            let encoded = batch.encode();
+            let request = ExportTraceServiceRequest::decode(encoded.clone()).expect("OTLP");
+            spare.recover(encoded);
+            assert_eq!(request.resource_spans.len(), 2);
+            for (place, of) in request.resource_spans.iter().enumerate() {
+                let resource = of.resource.as_ref().expect("a resource");
+                assert_eq!(resource, &super::resource(&ends[place]));
+                let [scope] = of.scope_spans.as_slice() else {
+                    panic!("{of:?}");
+                };
+                assert_eq!(scope.scope.as_ref().map(|s| s.name.as_str()), Some("weft"));
+                assert_eq!(scope.spans.len(), 100);
+                for (number, span) in scope.spans.iter().enumerate() {
+                    assert_eq!(span.name, format!("tcp {round}"));
+                    assert_eq!(span.span_id[0] as usize, 2 * number + place);
+                }
+            }
+        }
+        assert!(!spare.lock().is_empty() && spare.lock().len() <= SPARE);
     }
 }

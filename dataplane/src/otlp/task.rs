@@ -8,7 +8,7 @@ use prost::Message;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::batch::Batch;
+use super::batch::{Batch, Spare};
 use super::budget::Budget;
 use super::counts::{Outcome, Tally};
 use super::ids::Role;
@@ -65,6 +65,7 @@ pub async fn export(
     let transport = Transport::new(&config.target, &config.headers)
         .map_err(|e| format!("--otlp {}: {e}", config.target))?;
     let (queue, waiting) = mpsc::channel(QUEUE);
+    let spare = Spare::default();
     let reporter = Reporter {
         node: node.clone(),
         every: config.metrics_interval,
@@ -79,7 +80,8 @@ pub async fn export(
         budget: Budget::new(config.bytes_per_second, Instant::now()),
         templates: Templates::default(),
         scratch: Span::default(),
-        open: Batch::default(),
+        open: Batch::new(&spare),
+        spare: spare.clone(),
         tally: Tally::default(),
         queue,
         metrics: Arc::clone(&metrics),
@@ -88,6 +90,7 @@ pub async fn export(
         target: config.target,
         transport,
         metrics,
+        spare,
         failing: false,
     };
     let (feeding, reporting) = (drain.clone(), drain.clone());
@@ -109,6 +112,7 @@ struct Feeder {
     /// Written over for each span.
     scratch: Span,
     open: Batch,
+    spare: Spare,
     tally: Tally,
     queue: mpsc::Sender<Batch>,
     metrics: Arc<Metrics>,
@@ -203,7 +207,8 @@ impl Feeder {
         self.metrics.export.add(&mut self.tally);
         match self.queue.try_reserve() {
             Ok(room) if !self.open.is_empty() => {
-                room.send(std::mem::take(&mut self.open));
+                let next = Batch::new(&self.spare);
+                room.send(std::mem::replace(&mut self.open, next));
                 true
             }
             Ok(_) => true,
@@ -217,6 +222,7 @@ struct Sender {
     target: Target,
     transport: Transport,
     metrics: Arc<Metrics>,
+    spare: Spare,
     /// It has been said that the collector takes nothing.
     failing: bool,
 }
@@ -248,11 +254,13 @@ impl Sender {
     async fn deliver(&mut self, batch: Batch) {
         let spans = batch.len() as u64;
         let request = batch.encode();
-        drop(batch);
         let mut pause = FIRST_PAUSE;
         for attempt in 1.. {
             let error = match self.transport.traces(request.clone()).await {
-                Ok(rejected) => return self.arrived(spans, rejected.min(spans)),
+                Ok(rejected) => {
+                    self.spare.recover(request);
+                    return self.arrived(spans, rejected.min(spans));
+                }
                 Err(error) => error,
             };
             if error.again == Again::Never || attempt == ATTEMPTS {
