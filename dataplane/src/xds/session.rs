@@ -143,7 +143,7 @@ impl Session<'_> {
             tracing::warn!("passing over a response of type {url:?}, which was not asked for");
             return Ok(());
         };
-        let metrics = Arc::clone(&self.metrics);
+        let metrics = self.metrics;
         let behind = metrics.lag.received(received);
         let nonce = P::nonce(&response).to_owned();
         let version = P::version(&response).to_owned();
