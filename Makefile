@@ -31,8 +31,9 @@ test-cluster: setup ## On a real Kubernetes cluster of two nodes, the long way (
 	@cargo build --quiet --workspace --bins && tests/cluster/run --long
 
 .PHONY: bench
-bench: setup ## Against kube-proxy and against no mesh; results in docs/bench (as root)
+bench: setup ## Against kube-proxy, sidecars and no mesh; results in docs/bench (as root)
 	@tests/bench/run
+	@tests/bench/run-sidecars
 
 .PHONY: lint
 lint: setup ## Formatting, lints, dependency rules

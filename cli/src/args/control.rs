@@ -7,9 +7,7 @@ use clap::{Args, ValueEnum};
 use weft_control::Nodes;
 use weft_control::source::kubernetes::Access;
 
-use weft_identity::TrustDomain;
-
-use super::{AgentArgs, CaArgs, Metrics, Refusal, SecurityArgs};
+use super::{AgentArgs, CaArgs, MeshArgs, Metrics, Refusal, SecurityArgs};
 
 /// Where the control plane reads the cluster's objects.
 #[derive(Debug, Args)]
@@ -36,14 +34,8 @@ pub(crate) struct SourceArgs {
     )]
     pub(crate) namespaces: Vec<String>,
 
-    /// Trust domain of the workloads' SPIFFE IDs
-    #[arg(
-        long,
-        env = "WEFT_TRUST_DOMAIN",
-        value_name = "NAME",
-        default_value = "cluster.local"
-    )]
-    pub(crate) trust_domain: TrustDomain,
+    #[command(flatten)]
+    pub(crate) mesh: MeshArgs,
 
     /// Istio's root namespace: its AuthorizationPolicies are for the whole mesh
     #[arg(

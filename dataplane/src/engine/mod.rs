@@ -20,6 +20,7 @@ mod mirror;
 mod names;
 mod plan;
 mod policies;
+mod reached;
 mod resources;
 mod service;
 mod sweep;

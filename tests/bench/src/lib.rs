@@ -4,6 +4,7 @@
 //! drives the same load through all of them in turns, and writes tables and plots.
 //! `weft-bench scale` measures what a large cluster costs the control plane.
 //! `weft-bench policies` measures what a change of policy costs the agent.
+//! `weft-bench sidecars` compares requests through Weft with those through a pair of sidecars.
 //! See `docs/bench/README.md` for what is measured and how.
 #![forbid(unsafe_code)]
 
@@ -21,6 +22,7 @@ pub mod report;
 pub mod results;
 pub mod run;
 pub mod scale;
+pub mod sidecars;
 pub mod site;
 pub mod stage;
 pub mod stats;

@@ -21,16 +21,22 @@ pub fn date() -> String {
 /// say nothing to whoever repeats it elsewhere.
 pub fn command_line() -> String {
     let mut words = vec!["tests/bench/run".to_owned()];
+    words.extend(arguments(&["--kubernetes", "--weft", "--out"]));
+    words.join(" ")
+}
+
+/// The words behind the verb, without these options and their values.
+pub fn arguments(without: &[&str]) -> Vec<String> {
+    let mut words = Vec::new();
     let mut arguments = std::env::args().skip(2);
     while let Some(argument) = arguments.next() {
-        let folder = ["--kubernetes", "--weft", "--out"].contains(&argument.as_str());
-        if folder {
+        if without.contains(&argument.as_str()) {
             arguments.next();
         } else {
             words.push(argument);
         }
     }
-    words.join(" ")
+    words
 }
 
 fn processor() -> String {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use weft_bench::{load, policies, report, run, scale, traced};
+use weft_bench::{load, policies, report, run, scale, sidecars, traced};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -24,6 +24,8 @@ enum Verb {
     Scale(scale::Options),
     /// Measure what it costs to tell of connections, and to trace them (needs root)
     Traced(traced::Options),
+    /// Measure requests through Weft and through a pair of sidecars (needs root)
+    Sidecars(sidecars::Options),
     /// Write tables and plots again from a results.json
     Report {
         /// Folder that holds results.json and gets the rest
@@ -52,6 +54,7 @@ fn main() -> Result<()> {
         Verb::Policies(options) => policies::run(&options),
         Verb::Scale(options) => scale::run(&options),
         Verb::Traced(options) => traced::run(&options),
+        Verb::Sidecars(options) => sidecars::run(&options),
         Verb::Report { out } => report::write(&report::read(&out)?, &out),
         Verb::Client { socket } => load::client(&socket),
         Verb::Serve { port, threads } => load::serve(port, threads),

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use hdrhistogram::Histogram;
 
 use super::job::{Job, Latency, Outcome};
-use super::{connect, landing, request};
+use super::{connect, landing, paced, request};
 
 /// Listens on the unix socket `socket`, and serves jobs to whoever connects first,
 /// until that one hangs up. Prints `ready` once it listens.
@@ -46,6 +46,9 @@ fn perform(job: &Job) -> Result<Outcome> {
             |index| request::open(job, index),
             |prepared, until| request::exchange(job, prepared, until),
         ),
+        Job::Paced(job) => together(job.connections, job.millis, Ok, |index, until| {
+            paced::pace(job, index, until)
+        }),
         Job::Landing(job) => Ok(landing::wait(job)),
     }
 }
@@ -120,5 +123,6 @@ fn latency(samples: &Histogram<u32>) -> Latency {
     Latency {
         p50_us: at(0.5),
         p99_us: at(0.99),
+        p999_us: at(0.999),
     }
 }

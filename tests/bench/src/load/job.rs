@@ -61,6 +61,8 @@ pub enum Job {
     Connections(Connections),
     /// Sends requests over connections that stay open.
     Requests(Requests),
+    /// Sends HTTP requests at a constant rate.
+    Paced(Paced),
     /// Connects until it lands on a given backend.
     Landing(Landing),
 }
@@ -97,6 +99,23 @@ pub struct Requests {
     pub millis: u64,
 }
 
+/// HTTP requests that are due at a constant rate, over connections that stay open.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Paced {
+    /// Where to.
+    pub target: SocketAddr,
+    /// Path of the request.
+    pub path: String,
+    /// Requests per second, all connections together.
+    pub per_second: f64,
+    /// Open connections, with one thread each.
+    pub connections: usize,
+    /// Length in milliseconds.
+    pub millis: u64,
+    /// How long connect, send and receive may each take, milliseconds.
+    pub timeout_ms: u64,
+}
+
 /// Connects once every `every_us` until an answer comes from `backend`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Landing {
@@ -117,12 +136,15 @@ pub struct Latency {
     pub p50_us: f64,
     /// 99th percentile.
     pub p99_us: f64,
+    /// 99.9th percentile.
+    #[serde(default)]
+    pub p999_us: f64,
 }
 
 /// The answer to a [`Job`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Of [`Job::Connections`] and [`Job::Requests`].
+    /// Of [`Job::Connections`], [`Job::Requests`] and [`Job::Paced`].
     Rate {
         /// Completed connections or requests per second.
         per_second: f64,

@@ -9,11 +9,12 @@ mod client;
 mod connect;
 mod job;
 mod landing;
+mod paced;
 mod request;
 mod server;
 mod wire;
 
 pub use client::run as client;
-pub use job::{Connections, Job, Landing, Latency, Outcome, Range, Requests, Targets};
+pub use job::{Connections, Job, Landing, Latency, Outcome, Paced, Range, Requests, Targets};
 pub use server::run as serve;
 pub use wire::now_ns;
