@@ -148,7 +148,7 @@ impl Engine {
         let mut envoys = batch.for_envoys(&mut self.clusters);
         self.tunnels
             .publish(&self.model, &self.settings, &mut envoys);
-        envoys.extend(self.inbound.take(&batch));
+        envoys.extend(self.inbound.take(&batch, &self.model, &self.settings));
         self.envoys.publish(envoys);
         self.store.publish(batch);
     }

@@ -18,8 +18,8 @@ use super::stream::Session;
 use super::subscription::{Chunk, Subscription};
 use crate::auth::Peer;
 
-/// Large sets travel in pieces of about this size. A resource that is larger travels alone.
-const MAX_CHUNK_BYTES: usize = 1 << 20;
+/// Large sets travel in pieces of about this size: what a slow stream costs is this, twice. A resource that is larger travels alone.
+const MAX_CHUNK_BYTES: usize = 1 << 17;
 
 /// One delta stream.
 #[derive(Debug)]

@@ -18,6 +18,9 @@ use weft_proto::model::{Resource, Workload, WorkloadKind};
 use weft_proto::resource::ResourceType;
 
 use crate::ads::Batch;
+use crate::engine::Settings;
+use crate::model::Model;
+use crate::translate;
 use guard::Resolved;
 use identity::Sources;
 use select::selects;
@@ -27,6 +30,8 @@ use select::selects;
 pub(crate) struct Inbound {
     /// Policies of the mesh for ingress, by resource name.
     policies: BTreeMap<String, Arc<Policy>>,
+    /// Whether pods and nodes are followed: only while a policy asks Envoy, as they are many.
+    follows: bool,
     /// Pods with addresses of their own, by resource name.
     pods: BTreeMap<String, Arc<Workload>>,
     /// Nodes, by resource name.
@@ -38,14 +43,23 @@ pub(crate) struct Inbound {
 
 impl Inbound {
     /// What these changes mean for Envoys.
-    pub(crate) fn take(&mut self, batch: &Batch) -> Batch {
+    pub(crate) fn take(&mut self, batch: &Batch, model: &Model, settings: &Settings) -> Batch {
         let policies = self.take_policies(batch);
-        let workloads = self.take_workloads(batch);
+        let asks = self.policies.values().any(|policy| asks_envoy(policy));
+        let workloads = match (asks, self.follows) {
+            (true, true) => self.take_workloads(batch),
+            (true, false) => self.follow(model, settings),
+            (false, _) => {
+                self.pods.clear();
+                self.nodes.clear();
+                false
+            }
+        };
+        self.follows = asks;
         let mut changes = Batch::default();
         if policies.is_empty() && !workloads {
             return changes;
         }
-        let asks = self.policies.values().any(|policy| asks_envoy(policy));
         if !asks && self.published.is_empty() {
             self.resolved.clear();
             return changes;
@@ -83,6 +97,18 @@ impl Inbound {
             }
         }
         touched
+    }
+
+    /// Takes all that there are now.
+    fn follow(&mut self, model: &Model, settings: &Settings) -> bool {
+        let pods = model.pods().names(None);
+        let pods = pods.filter_map(|name| translate::pod(model, name, settings));
+        let pods = pods.filter(|pod| !pod.host_network);
+        self.pods = pods.map(|w| (w.name.clone(), Arc::new(w))).collect();
+        let nodes = model.node_names();
+        let nodes = nodes.filter_map(|name| translate::node(model, name));
+        self.nodes = nodes.map(|w| (w.name.clone(), Arc::new(w))).collect();
+        true
     }
 
     /// Whether any pod or node is another than before.

@@ -72,6 +72,11 @@ impl Model {
         self.node_ports.0.get(&port)?.first()
     }
 
+    /// Names of all nodes, in no order.
+    pub(crate) fn node_names(&self) -> impl Iterator<Item = &str> {
+        self.nodes.keys().map(AsRef::as_ref)
+    }
+
     /// Addresses of all nodes, in no order.
     pub fn node_addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.nodes

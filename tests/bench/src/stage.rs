@@ -52,7 +52,7 @@ pub fn run(settings: &Settings, plan: Plan, scope: Scope) -> Result<Stage> {
     let say = Progress::new(&plan);
     let lab = build(&settings.peers)?;
     let control = lab.node("control")?;
-    let kubernetes = settings.peers.iter().any(|kind| is_kube_proxy(*kind));
+    let kubernetes = settings.peers.iter().any(|kind| reads_api(*kind));
     let plane = if kubernetes {
         say.that("control plane");
         let plane = ControlPlane::start(&lab, &control, &settings.kubernetes)?;
@@ -121,6 +121,11 @@ fn is_kube_proxy(kind: Kind) -> bool {
     matches!(kind, Kind::Iptables | Kind::Nftables)
 }
 
+/// Who gets services from the API server.
+fn reads_api(kind: Kind) -> bool {
+    is_kube_proxy(kind) || kind == Kind::WeftKubernetes
+}
+
 fn build(peers: &[Kind]) -> Result<Lab> {
     let mut lab = Lab::builder().node("control");
     for kind in peers {
@@ -137,13 +142,10 @@ fn proxy(
     plan: Plan,
     plane: Option<&Rc<ControlPlane>>,
 ) -> Result<Option<Box<dyn Proxy>>> {
-    if kind == Kind::Weft {
-        return Ok(Some(Box::new(Weft::new(
-            settings.weft.clone(),
-            lab,
-            node,
-            plan,
-        )?)));
+    if matches!(kind, Kind::Weft | Kind::WeftKubernetes) {
+        let plane = plane.filter(|_| kind == Kind::WeftKubernetes).cloned();
+        let weft = Weft::new(settings.weft.clone(), lab, node, plan, plane)?;
+        return Ok(Some(Box::new(weft)));
     }
     let Some(plane) = plane.filter(|_| is_kube_proxy(kind)) else {
         return Ok(None);

@@ -22,8 +22,10 @@ pub enum Kind {
     Iptables,
     /// kube-proxy in nftables mode.
     Nftables,
-    /// Weft.
+    /// Weft, from a folder of manifests.
     Weft,
+    /// Weft, from the API server.
+    WeftKubernetes,
 }
 
 impl Kind {
@@ -34,6 +36,7 @@ impl Kind {
             Self::Iptables => "iptables",
             Self::Nftables => "nftables",
             Self::Weft => "weft",
+            Self::WeftKubernetes => "weftk8s",
         }
     }
 
@@ -44,6 +47,7 @@ impl Kind {
             Self::Iptables => "kube-proxy iptables",
             Self::Nftables => "kube-proxy nftables",
             Self::Weft => "Weft",
+            Self::WeftKubernetes => "Weft from the API server",
         }
     }
 }

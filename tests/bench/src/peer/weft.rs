@@ -1,7 +1,8 @@
-//! Weft: the control plane over a folder of manifests, and the node agent.
+//! Weft: the control plane over a folder of manifests or an API server, and the node agent.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -10,6 +11,7 @@ use serde_json::Value;
 use weft_lab::{Lab, Node, Process};
 
 use super::{Buckets, Proxy};
+use crate::kubernetes::ControlPlane;
 use crate::objects;
 use crate::plan::Plan;
 use crate::usage::Usage;
@@ -29,6 +31,8 @@ pub struct Weft {
     manifests: PathBuf,
     node: Node,
     plan: Plan,
+    /// Where the services are; `None`: in the folder.
+    plane: Option<Rc<ControlPlane>>,
     control: Option<Process>,
     agent: Option<Process>,
     /// `weft status --wait`, running until the agent is ready.
@@ -36,20 +40,29 @@ pub struct Weft {
 }
 
 impl Weft {
-    /// Writes the manifests.
-    pub fn new(program: PathBuf, lab: &Lab, node: &Node, plan: Plan) -> Result<Self> {
-        let manifests = lab.dir().join("bench-manifests");
+    /// Writes the manifests, unless there is an API server that has them.
+    pub fn new(
+        program: PathBuf,
+        lab: &Lab,
+        node: &Node,
+        plan: Plan,
+        plane: Option<Rc<ControlPlane>>,
+    ) -> Result<Self> {
+        let manifests = lab.dir().join(format!("bench-manifests-{}", node.name()));
         fs::create_dir(&manifests).context("making the folder of manifests")?;
         let weft = Self {
             program,
             manifests,
             node: node.clone(),
             plan,
+            plane,
             control: None,
             agent: None,
             waiting: None,
         };
-        weft.write_manifests()?;
+        if weft.plane.is_none() {
+            weft.write_manifests()?;
+        }
         Ok(weft)
     }
 
@@ -130,7 +143,11 @@ impl Proxy for Weft {
             .command(&self.program)
             .args(["control", "--listen", CONTROL])
             .env("WEFT_CA_DIR", self.node.run_dir().join("ca"));
-        self.control = Some(control.arg("--manifests").arg(&self.manifests).spawn()?);
+        let control = match &self.plane {
+            Some(plane) => control.arg("--kubeconfig").arg(plane.kubeconfig()),
+            None => control.arg("--manifests").arg(&self.manifests),
+        };
+        self.control = Some(control.spawn()?);
         let mut agent = self.spawn_agent()?;
         self.spawn_wait()?
             .finish(WARM_UP + Duration::from_secs(5))?
@@ -169,6 +186,9 @@ impl Proxy for Weft {
     }
 
     fn move_service(&mut self, changes: u32) -> Result<()> {
+        if let Some(plane) = &self.plane {
+            return plane.move_service(&self.plan, changes);
+        }
         self.write(
             objects::MOVING,
             [objects::moving_slice(&self.plan, changes)],

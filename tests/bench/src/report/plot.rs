@@ -139,6 +139,7 @@ fn color(peer: Kind) -> RGBColor {
     match peer {
         Kind::Direct => RGBColor(0, 0, 0),
         Kind::Weft => RGBColor(0, 114, 178),
+        Kind::WeftKubernetes => RGBColor(86, 180, 233),
         Kind::Iptables => RGBColor(213, 94, 0),
         Kind::Nftables => RGBColor(0, 158, 115),
     }

@@ -3,6 +3,7 @@
 //! The nodes are synthetic: each is a connection with a delta-ADS stream that asks for what an agent asks for, acknowledges all, and
 //! keeps the names. The control plane is a process of its own (`weft control`), reading a folder of manifests, over loopback without TLS.
 
+mod agent;
 mod client;
 mod world;
 
@@ -39,6 +40,9 @@ pub struct Options {
     /// Changes of an EndpointSlice, one after the other
     #[arg(long, default_value_t = 100)]
     changes: u32,
+    /// At the end also a real agent: needs root, and is best run in a network namespace of its own (`unshare -n`, with `lo` up)
+    #[arg(long)]
+    real_agent: bool,
     /// The program
     #[arg(long, env = "WEFT_BIN", default_value = "target/release/weft")]
     weft: PathBuf,
@@ -151,7 +155,17 @@ async fn measure(options: &Options, world: &World) -> Result<serde_json::Value> 
     if let Some(ended) = agents.try_join_next() {
         ended??;
     }
+    let real = match options.real_agent {
+        true => {
+            let (weft, address) = (options.weft.clone(), control.address);
+            // A node that has no pods: what they would add is theirs, not the cluster's.
+            let agent = move || agent::sync(&weft, address, "node-none");
+            Some(tokio::task::spawn_blocking(agent).await??)
+        }
+        false => None,
+    };
     Ok(serde_json::json!({
+        "realAgent": real,
         "services": options.services,
         "endpoints": options.endpoints,
         "pods": options.pods,
