@@ -15,6 +15,7 @@ mod counts;
 mod ids;
 mod metrics;
 mod report;
+mod requests;
 mod sampling;
 mod span;
 mod target;

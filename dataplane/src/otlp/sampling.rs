@@ -107,6 +107,12 @@ impl Sampling {
         traced.then(|| state(threshold))
     }
 
+    /// Of all but the workloads that have a share of their own, 0 to 1.
+    #[must_use]
+    pub const fn share(&self) -> f64 {
+        self.rest.0
+    }
+
     /// Whether the destination's workload matters.
     pub(super) fn by_workload(&self) -> bool {
         !self.workloads.is_empty()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -11,6 +12,7 @@ use super::batch;
 use super::budget::Budget;
 use super::counts::Outcome;
 use super::report::{Gather, Reporter};
+use super::requests::Requests;
 use super::sampling::Sampling;
 use super::span::{Told, spans};
 use super::target::{Header, Target};
@@ -46,7 +48,7 @@ pub struct ExportConfig {
     pub metrics_interval: Duration,
 }
 
-/// Exports what `log` is told of from now on, until `drain` is cancelled. `node`: this one's name.
+/// Exports what `log` is told of from now on, and Envoy's spans of `requests`, until `drain` is cancelled. `node`: this one's name.
 ///
 /// # Errors
 /// When no way to the collector can be set up; never because it is not there.
@@ -54,6 +56,7 @@ pub async fn export(
     config: ExportConfig,
     node: String,
     log: FlowLog,
+    requests: mpsc::Receiver<Span>,
     metrics: Arc<Metrics>,
     gather: impl Gather,
     drain: CancellationToken,
@@ -74,6 +77,7 @@ pub async fn export(
         budget: Budget::new(config.bytes_per_second, Instant::now()),
         queue,
         metrics: Arc::clone(&metrics),
+        requests: Requests::default(),
     };
     let sender = Sender {
         target: config.target,
@@ -83,7 +87,7 @@ pub async fn export(
     };
     let (feeding, reporting) = (drain.clone(), drain.clone());
     tokio::join!(
-        feeder.run(log, feeding),
+        feeder.run(log, requests, feeding),
         reporter.run(reporting),
         sender.run(waiting, drain)
     );
@@ -97,33 +101,54 @@ struct Feeder {
     budget: Budget,
     queue: mpsc::Sender<Told>,
     metrics: Arc<Metrics>,
+    requests: Requests,
 }
 
 impl Feeder {
-    async fn run(mut self, log: FlowLog, drain: CancellationToken) {
+    async fn run(
+        mut self,
+        log: FlowLog,
+        mut spans: mpsc::Receiver<Span>,
+        drain: CancellationToken,
+    ) {
         let (_, mut cursor) = log.follow();
-        while let Some(chunk) = drain.run_until_cancelled(cursor.next()).await {
-            self.metrics.export.overtaken(chunk.lost);
-            for named in &chunk.flows {
-                self.tell(named);
+        loop {
+            let due = self.requests.next();
+            tokio::select! {
+                () = drain.cancelled() => return,
+                chunk = cursor.next() => {
+                    self.metrics.export.overtaken(chunk.lost);
+                    for named in &chunk.flows {
+                        self.requests.remember(named);
+                        self.tell(named);
+                    }
+                }
+                Some(span) = spans.recv() => self.requests.wait(span, Instant::now()),
+                () = sleep_until(due) => {}
+            }
+            while let Some(told) = self.requests.due(Instant::now()) {
+                let outcome = self.pay(&told).and_then(|()| self.put(told));
+                if let Err(outcome) = outcome {
+                    self.metrics.export.count(outcome, 1);
+                }
             }
             // A flood must not keep this thread from its other tasks.
             tokio::task::yield_now().await;
         }
     }
 
+    fn put(&self, told: Told) -> Result<(), Outcome> {
+        self.queue.try_send(told).map_err(|_| Outcome::queue_full)
+    }
+
     fn tell(&mut self, named: &NamedEvent) {
         let spans = spans(named, &self.node);
         self.metrics.export.looked_at(!spans.is_empty());
         for mut told in spans {
-            let outcome = match self.admit(named, &mut told) {
-                Ok(()) => match self.queue.try_send(told) {
-                    Ok(()) => continue,
-                    Err(_) => Outcome::queue_full,
-                },
-                Err(outcome) => outcome,
-            };
-            self.metrics.export.count(outcome, 1);
+            let outcome = self.admit(named, &mut told).and_then(|()| self.put(told));
+            if let Err(outcome) = outcome {
+                self.metrics.export.count(outcome, 1);
+            }
         }
     }
 
@@ -139,6 +164,11 @@ impl Feeder {
             let state = self.sampling.decide(trace, &workload);
             told.span.trace_state = state.ok_or(Outcome::sampled_out)?;
         }
+        self.pay(told)
+    }
+
+    /// Of the second's bytes.
+    fn pay(&mut self, told: &Told) -> Result<(), Outcome> {
         if !self.budget.is_bounded() {
             return Ok(());
         }
@@ -147,6 +177,14 @@ impl Feeder {
             true => Ok(()),
             false => Err(Outcome::over_budget),
         }
+    }
+}
+
+/// Never, if there is nothing to wait for.
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -6,6 +6,7 @@
 mod access_log;
 mod address;
 mod api_listener;
+mod balance;
 mod cluster;
 mod duration;
 mod endpoints;
@@ -18,6 +19,7 @@ mod policy;
 mod problem;
 mod resource;
 mod route;
+pub mod tracing;
 mod tunnel;
 mod workload;
 
