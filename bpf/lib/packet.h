@@ -60,7 +60,7 @@ struct passage {
 	struct packet packet;
 	struct flow_key key; /* of its flow; of an ICMP error: of the flow that it is about */
 	__u32 proxy;         /* enum flow_proxy, of its flow. Here, where there is room: stacks on Linux 6.1 are full */
-	__u64 now;
+	__u64 now;           /* where a flow begins or is answered; else zero, as most do not ask the clock */
 	__u32 interface;
 	__u32 epoch;       /* read before anything is judged */
 	__u32 sender;      /* the end of the key that sent it */

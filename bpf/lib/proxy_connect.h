@@ -53,39 +53,14 @@ static __always_inline struct weft_addr bound_address(struct bpf_sock_addr *ctx)
 	return addr;
 }
 
-/* What the egress policy of the pod at `client` says about a connection to `server`. Returns the reason of a refusal. */
-VERIFIED_ONCE int judge_upstream(const struct weft_addr *client, const struct endpoint *server, struct rule *rule)
-{
-	struct question question = { .egress = 1 };
-	struct party source, destination;
-	struct weft_addr addr;
-
-	if (!client || !server || !rule)
-		return REASON_MALFORMED;
-	addr = *client;
-	identify(&addr, &source);
-	addr = server->addr;
-	identify(&addr, &destination);
-	/* Whoever it is, no pod of this node. */
-	if (!source.interface)
-		return REASON_SPOOFED;
-	question.interface = source.interface;
-	question.peer = destination.identity;
-	question.peer_flags = destination.flags;
-	question.point = policy_point(IPPROTO_TCP, server->port);
-	judge(&question, rule);
-	if (rule->verdict == VERDICT_ALLOW)
-		return REASON_NONE;
-	return rule->reason ? rule->reason : REASON_POLICY;
-}
-
 /*
- * What the ingress policy of the pod at `server` says about what Envoy lets go on to it: a request that its layer 7 policy has let
- * through, or a connection out of a tunnel. It has to be a pod of this node. As judge_upstream(); VERDICT_PROXY is no refusal.
+ * What the policy of one end, a pod of this node, says about a connection of Envoy's: the egress policy of the pod at `client`, or the
+ * ingress policy of the one at `server` about what Envoy lets go on to it (a request that its layer 7 policy has let through, or a
+ * connection out of a tunnel: VERDICT_PROXY is no refusal then). Returns the reason of a refusal.
  */
-VERIFIED_ONCE int judge_admitted(const struct weft_addr *client, const struct endpoint *server, struct rule *rule)
+VERIFIED_ONCE int judge_between(const struct weft_addr *client, const struct endpoint *server, struct rule *rule, __u32 egress)
 {
-	struct question question = {};
+	struct question question = { .egress = egress };
 	struct party source, destination;
 	struct weft_addr addr;
 
@@ -95,14 +70,15 @@ VERIFIED_ONCE int judge_admitted(const struct weft_addr *client, const struct en
 	identify(&addr, &source);
 	addr = server->addr;
 	identify(&addr, &destination);
-	if (!destination.interface)
-		return REASON_MISDELIVERED;
-	question.interface = destination.interface;
-	question.peer = source.identity;
-	question.peer_flags = source.flags;
+	question.interface = egress ? source.interface : destination.interface;
+	question.peer = egress ? destination.identity : source.identity;
+	question.peer_flags = egress ? destination.flags : source.flags;
+	/* Whoever it is, no pod of this node. */
+	if (!question.interface)
+		return egress ? REASON_SPOOFED : REASON_MISDELIVERED;
 	question.point = policy_point(IPPROTO_TCP, server->port);
 	judge(&question, rule);
-	if (rule->verdict == VERDICT_ALLOW || rule->verdict == VERDICT_PROXY)
+	if (rule->verdict == VERDICT_ALLOW || (!egress && rule->verdict == VERDICT_PROXY))
 		return REASON_NONE;
 	return rule->reason ? rule->reason : REASON_POLICY;
 }
@@ -153,13 +129,13 @@ static __always_inline __u32 judge_own(struct bpf_sock_addr *ctx, const struct w
 	__u32 mark = ctx->sk->mark, why;
 
 	if (mark == MARK_ADMITTED || mark == MARK_EMERGED) {
-		why = judge_admitted(client, server, rule);
+		why = judge_between(client, server, rule, false);
 		/* To Envoy's other listener, which asks the layer 7 policy. */
 		return !why && mark == MARK_EMERGED && rule->verdict == VERDICT_PROXY ? into_loop(ctx) : why;
 	}
 	if (mark == MARK_TUNNEL)
 		return judge_carrier(client, server);
-	why = judge_upstream(client, server, rule);
+	why = judge_between(client, server, rule, true);
 	if (why || !(mtls_flags() & MTLS_OPENS) || !needs_tunnel(&server->addr, server->port, true))
 		return why;
 	return into_loop(ctx);

@@ -58,7 +58,7 @@ static __noinline int begin_upstream(const struct socket_service *socket, __u32 
 		answer(&rule, VERDICT_ALLOW, REASON_PROXY);
 		return announce_upstream(socket, &rule, epoch, isn, PROXY_CARRIER_0);
 	}
-	if (judge_upstream(&client, &server, &rule))
+	if (judge_between(&client, &server, &rule, true))
 		return 0;
 	return announce_upstream(socket, &rule, epoch, isn, PROXY_UPSTREAM_0);
 }

@@ -326,6 +326,7 @@ static __always_inline enum reason tcp_judged(struct passage *passage, struct fl
 {
 	switch (passage->packet.tcp_flags & TCP_STEP) {
 	case TCP_SYN | TCP_ACK:
+		passage->now = bpf_ktime_get_ns();
 		return tcp(passage);
 	case TCP_ACK:
 	case TCP_FIN | TCP_ACK:

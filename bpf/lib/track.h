@@ -168,7 +168,7 @@ VERIFIED_ONCE int judge_tracked(struct passage *passage)
 		return REASON_NONE;
 	}
 	key = passage->key;
-	revoke(&key, flow, &passage->rule, passage->now);
+	revoke(&key, flow, &passage->rule, bpf_ktime_get_ns());
 	return REASON_REVOKED;
 }
 

@@ -49,8 +49,13 @@ static __always_inline void recall_ends(struct passage *passage, const struct fl
 static __always_inline struct flow *recall(const struct passage *passage, __u32 step)
 {
 	/* Without a copy of the key, as find_flow() makes one: it is the program's own. */
-	if (passage->packet.protocol == IPPROTO_TCP && step & TCP_SYN)
-		return step & TCP_ACK ? bpf_map_lookup_elem(&ct_pending, &passage->key) : NULL;
+	if (passage->packet.protocol == IPPROTO_TCP && step & TCP_SYN) {
+		struct flow *pending = step & TCP_ACK ? bpf_map_lookup_elem(&ct_pending, &passage->key) : NULL;
+
+		/* Else the compiler makes one look-up of both, in a map that it computes: an indirect call for each packet. */
+		barrier_var(pending);
+		return pending;
+	}
 	return bpf_map_lookup_elem(&ct, &passage->key);
 }
 
@@ -131,6 +136,7 @@ static __always_inline enum reason judge_packet(struct __sk_buff *skb, struct pa
 
 	/* That of the flow which meet() has looked at does not count: the entry may have become another's. */
 	passage->proxy = PROXY_NONE;
+	passage->now = bpf_ktime_get_ns();
 	passage->epoch = policy_epoch();
 	if (!passage->epoch)
 		return REASON_NOT_READY;
@@ -239,8 +245,10 @@ static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
 	known = meet(&passage, &flow);
 	if (known == FLOW_PASSES)
 		return passage.proxy ? steer(skb, &passage) : POD_PASS;
-	passage.now = bpf_ktime_get_ns();
-	reason = known == FLOW_JUDGED && flow ? tcp_judged(&passage, flow) : judge_packet(skb, &passage);
+	if (known == FLOW_JUDGED && flow)
+		reason = tcp_judged(&passage, flow);
+	else
+		reason = judge_packet(skb, &passage);
 	return reason ? refuse(&passage, reason) : pass(skb, &passage);
 }
 

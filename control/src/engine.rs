@@ -35,6 +35,16 @@ enum Reporter {
     PeerAuthentication(ObjectName),
 }
 
+/// Which nodes have an agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Nodes {
+    /// All but those with the label `weft.io/mesh=disabled`.
+    #[default]
+    All,
+    /// Those with the label `weft.io/mesh=enabled` alone.
+    Labelled,
+}
+
 /// What the cluster's objects do not say.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -44,6 +54,8 @@ pub struct Settings {
     pub root_namespace: String,
     /// Nodes get the certificates that mTLS takes, of one CA.
     pub tunnels: bool,
+    /// Which nodes have an agent.
+    pub nodes: Nodes,
 }
 
 impl Default for Settings {
@@ -52,6 +64,7 @@ impl Default for Settings {
             trust_domain: "cluster.local".to_owned(),
             root_namespace: "istio-system".to_owned(),
             tunnels: false,
+            nodes: Nodes::All,
         }
     }
 }
@@ -221,7 +234,7 @@ impl Engine {
         for name in &dirty.pods {
             self.tunnels.touch(name, self.model.pod(name));
             let workload = translate::pod(&self.model, name, &self.settings);
-            let place = workload.as_ref();
+            let place = workload.as_ref().filter(|w| !w.out_of_mesh);
             let place = place.map(|w| (w.node.as_str(), w.service_account.as_str()));
             self.residents.set(name, place);
             match workload {

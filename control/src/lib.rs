@@ -21,7 +21,7 @@ mod status;
 mod tls;
 pub mod translate;
 
-pub use engine::{Engine, Settings};
+pub use engine::{Engine, Nodes, Settings};
 pub use plane::{Config, ControlError, ControlPlane, SourceConfig, Trusting};
 pub use status::Status;
 pub use tls::TlsError;

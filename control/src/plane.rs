@@ -21,7 +21,7 @@ use weft_proto::envoy::envoy::service::discovery::v3::aggregated_discovery_servi
 use crate::ads::{AdsServer, Nack, Nacks, Store, Stores};
 use crate::auth::{Authenticate, Gate, Peer, Refusals};
 use crate::ca::{Authority, Residents, SigningService};
-use crate::engine::{Engine, Settings};
+use crate::engine::{Engine, Nodes, Settings};
 use crate::feedback::{self, Board};
 use crate::http;
 use crate::source::Source;
@@ -58,6 +58,8 @@ pub struct Config {
     pub root_namespace: String,
     /// All nodes of the mesh have certificates of the CA that this control plane is given: they can open mTLS tunnels to each other.
     pub tunnels: bool,
+    /// Which nodes have an agent.
+    pub nodes: Nodes,
 }
 
 /// Why a control plane cannot start or go on.
@@ -113,6 +115,7 @@ impl ControlPlane {
             trust_domain: config.trust_domain,
             root_namespace: config.root_namespace,
             tunnels: config.tunnels,
+            nodes: config.nodes,
         };
         match config.source {
             SourceConfig::Folder(path) => {

@@ -69,6 +69,7 @@ async fn start() -> Lab {
         trust_domain: "cluster.local".to_owned(),
         root_namespace: "istio-system".to_owned(),
         tunnels: false,
+        nodes: Default::default(),
     };
     let authority = Authority::open(CaConfig {
         dir: folder.path().join("ca"),

@@ -35,6 +35,7 @@ async fn a_wrong_folder_or_trust_domain_is_said_at_once() {
                 trust_domain: trust_domain.to_owned(),
                 root_namespace: "istio-system".to_owned(),
                 tunnels: false,
+                nodes: Default::default(),
             },
             CancellationToken::new(),
         )
@@ -100,6 +101,7 @@ async fn streams_end_when_the_control_plane_stops() {
         trust_domain: "cluster.local".to_owned(),
         root_namespace: "istio-system".to_owned(),
         tunnels: false,
+        nodes: Default::default(),
     };
     let plane = ControlPlane::start(config, drain.clone()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

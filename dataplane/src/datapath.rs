@@ -14,6 +14,7 @@ use crate::engine::Closer;
 use crate::flow::EventSource;
 use crate::interfaces::PodPrograms;
 use crate::limits::Tender;
+use crate::metrics::ProgramRuns;
 use crate::proxy::{ProxyState, UplinkPrograms};
 use crate::tables::policy::PolicyTables;
 use crate::tables::{BackendId, Table, Tables};
@@ -22,6 +23,11 @@ use crate::tables::{BackendId, Table, Tables};
 pub trait CounterSource: Send + Sync {
     /// Each counter's name and its value now; they never fall while the maps live.
     fn read(&self) -> Vec<(&'static str, u64)>;
+
+    /// Runs of each program since it was loaded.
+    fn programs(&self) -> Vec<ProgramRuns> {
+        Vec::new()
+    }
 }
 
 /// What the kernel tells about connections, and the programs that go over them.
@@ -227,5 +233,9 @@ impl Closer for close::Closer {
 impl CounterSource for Counters {
     fn read(&self) -> Vec<(&'static str, u64)> {
         Self::read(self)
+    }
+
+    fn programs(&self) -> Vec<ProgramRuns> {
+        Self::programs(self)
     }
 }

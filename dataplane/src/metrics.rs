@@ -1,10 +1,12 @@
 //! Numbers in the OpenMetrics text format, and the HTTP server that shows them.
 
 mod classic;
+mod lag;
+mod programs;
 
 use std::fmt;
 use std::num::NonZeroUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,6 +24,10 @@ use weft_proto::wire::admin::v1::{Identities, ServiceLimits};
 use crate::flow::{FlowMetrics, WORKLOAD_PAIRS, WorkloadMetrics};
 use crate::identity::IdentityMetrics;
 use crate::otlp::ExportMetrics;
+
+pub use lag::Lag;
+use programs::ProgramMetrics;
+pub use programs::ProgramRuns;
 
 /// Services with own series; beyond that there are only sums. Label sets cost memory here and money where they are stored.
 pub const SERVICE_SERIES: usize = 1_000;
@@ -88,6 +94,8 @@ pub struct Snapshot {
     pub identities: Identities,
     /// The kernel's counters.
     pub counters: Vec<(&'static str, u64)>,
+    /// What the kernel counts of its programs.
+    pub programs: Vec<ProgramRuns>,
 }
 
 /// All metrics of the agent.
@@ -98,6 +106,10 @@ pub struct Metrics {
     /// Connections between workloads.
     pub workloads: WorkloadMetrics,
     identities: IdentityMetrics,
+    programs: ProgramMetrics,
+    /// The response that the tables do not have yet.
+    pub lag: Lag,
+    lag_seconds: Gauge<f64, AtomicU64>,
     /// Spans on their way to a collector.
     pub export: ExportMetrics,
     apply_seconds: Family<TypeLabel, Histogram, fn() -> Histogram>,
@@ -151,6 +163,9 @@ impl Metrics {
             workloads: WorkloadMetrics::new(workload_pairs),
             export: ExportMetrics::default(),
             identities: IdentityMetrics::default(),
+            programs: ProgramMetrics::default(),
+            lag: Lag::default(),
+            lag_seconds: Gauge::default(),
             apply_seconds: Family::new_with_constructor(|| Histogram::new(APPLY_SECONDS)),
             applied: Family::default(),
             reconnects: Counter::default(),
@@ -186,6 +201,10 @@ impl Metrics {
             Unit::Seconds,
             self.apply_seconds.clone(),
         );
+        let help =
+            "How long ago the version was received that is not in the tables yet; 0: all are";
+        let lag = self.lag_seconds.clone();
+        r.register_with_unit("sync_lag", help, Unit::Seconds, lag);
         r.register("sync_resources", "Resources received", self.applied.clone());
         let help = "Streams to the control plane lost or not opened";
         r.register("control_reconnects", help, self.reconnects.clone());
@@ -229,6 +248,7 @@ impl Metrics {
         self.workloads.register(&mut r);
         self.export.register(&mut r);
         self.identities.register(&mut r);
+        self.programs.register(&mut r);
         let help = "What kernel programs have counted since their maps were made";
         r.register("kernel_events", help, self.kernel.clone());
     }
@@ -305,6 +325,8 @@ impl Metrics {
         self.refused_prefixes
             .set(i64::try_from(snapshot.refused_prefixes).unwrap_or(i64::MAX));
         self.identities.take(&snapshot.identities);
+        self.programs.take(&snapshot.programs);
+        self.lag_seconds.set(self.lag.now().as_secs_f64());
         // Services come and go: no series of one that is gone.
         self.open.clear();
         self.total.clear();

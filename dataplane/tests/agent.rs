@@ -222,6 +222,7 @@ fn control(manifests: &Path, drain: &CancellationToken) -> InProcess {
         trust_domain: "cluster.local".into(),
         root_namespace: "istio-system".to_owned(),
         tunnels: false,
+        nodes: Default::default(),
     };
     let plane = ControlPlane::start(config, drain.clone()).expect("a folder");
     let (connections, queue) = mpsc::channel(4);

@@ -212,6 +212,7 @@ fn workloads() {
         spiffe_id: String::new(),
         host_network: false,
         unaccelerated: false,
+        out_of_mesh: false,
         mtls: Default::default(),
         ports: Vec::new(),
     });

@@ -255,6 +255,7 @@ fn workload() -> impl Strategy<Value = Workload> {
                     host_network,
                     ports,
                     unaccelerated: host_network,
+                    out_of_mesh: !host_network,
                     mtls,
                 }
             },

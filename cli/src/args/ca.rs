@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use weft_control::ca::{CaConfig, MAX_SVID_LIFE, MIN_SVID_LIFE};
 use weft_identity::TrustDomain;
 
-use super::Refusal;
+use super::{MeshArgs, Refusal};
 
 /// Where a control plane of its own has its CA, below which each trust domain has a folder.
 const DEFAULT_DIR: &str = "/var/lib/weft/ca";
@@ -107,20 +107,14 @@ pub(crate) struct RotateArgs {
     #[arg(long, env = "WEFT_CA_DIR", value_name = "DIR")]
     pub(crate) ca_dir: Option<PathBuf>,
 
-    /// Trust domain of the CA
-    #[arg(
-        long,
-        env = "WEFT_TRUST_DOMAIN",
-        value_name = "NAME",
-        default_value = "cluster.local"
-    )]
-    pub(crate) trust_domain: TrustDomain,
+    #[command(flatten)]
+    pub(crate) mesh: MeshArgs,
 }
 
 impl RotateArgs {
     /// Where the CA is.
     pub(crate) fn dir(&self) -> PathBuf {
         let own = self.ca_dir.clone();
-        own.unwrap_or_else(|| default_dir(&self.trust_domain))
+        own.unwrap_or_else(|| default_dir(&self.mesh.trust_domain))
     }
 }

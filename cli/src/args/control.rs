@@ -3,12 +3,11 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use weft_control::Nodes;
 use weft_control::source::kubernetes::Access;
 
-use weft_identity::TrustDomain;
-
-use super::{AgentArgs, CaArgs, Metrics, Refusal, SecurityArgs};
+use super::{AgentArgs, CaArgs, MeshArgs, Metrics, Refusal, SecurityArgs};
 
 /// Where the control plane reads the cluster's objects.
 #[derive(Debug, Args)]
@@ -35,14 +34,8 @@ pub(crate) struct SourceArgs {
     )]
     pub(crate) namespaces: Vec<String>,
 
-    /// Trust domain of the workloads' SPIFFE IDs
-    #[arg(
-        long,
-        env = "WEFT_TRUST_DOMAIN",
-        value_name = "NAME",
-        default_value = "cluster.local"
-    )]
-    pub(crate) trust_domain: TrustDomain,
+    #[command(flatten)]
+    pub(crate) mesh: MeshArgs,
 
     /// Istio's root namespace: its AuthorizationPolicies are for the whole mesh
     #[arg(
@@ -52,6 +45,33 @@ pub(crate) struct SourceArgs {
         default_value = "istio-system"
     )]
     pub(crate) root_namespace: String,
+
+    /// Which nodes have an agent: all but those labelled weft.io/mesh=disabled, or those labelled weft.io/mesh=enabled alone. Pods of
+    /// others are sent plain text
+    #[arg(
+        long,
+        env = "WEFT_MESH_NODES",
+        value_name = "WHICH",
+        value_enum,
+        default_value = "all"
+    )]
+    pub(crate) mesh_nodes: MeshNodes,
+}
+
+/// [`Nodes`], as people write it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum MeshNodes {
+    All,
+    Labelled,
+}
+
+impl From<MeshNodes> for Nodes {
+    fn from(nodes: MeshNodes) -> Self {
+        match nodes {
+            MeshNodes::All => Self::All,
+            MeshNodes::Labelled => Self::Labelled,
+        }
+    }
 }
 
 /// What [`SourceArgs`] lead to.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use weft_dataplane::otlp::{ExportConfig, Header, Ratio, Sampling, Target, WorkloadRatio};
+use weft_dataplane::otlp::{ExportConfig, Header, NamedRatio, Ratio, Sampling, Target};
 
 /// Options of the export of traces and metrics.
 #[derive(Debug, Args)]
@@ -32,6 +32,15 @@ pub(crate) struct OtlpArgs {
     )]
     pub(crate) otlp_sampling: Ratio,
 
+    /// Share of connections to one service, at its addresses or at those of its endpoints, repeatable; give it to all nodes alike
+    #[arg(
+        long,
+        env = "WEFT_OTLP_SERVICE_SAMPLING",
+        value_name = "NAMESPACE/SERVICE=SHARE",
+        value_delimiter = ','
+    )]
+    pub(crate) otlp_service_sampling: Vec<NamedRatio>,
+
     /// Share of connections to one workload, repeatable; give it to all nodes alike
     #[arg(
         long,
@@ -39,7 +48,7 @@ pub(crate) struct OtlpArgs {
         value_name = "NAMESPACE/WORKLOAD=SHARE",
         value_delimiter = ','
     )]
-    pub(crate) otlp_workload_sampling: Vec<WorkloadRatio>,
+    pub(crate) otlp_workload_sampling: Vec<NamedRatio>,
 
     /// Most bytes of spans a second; 0: no bound. What is over it is counted and not sent, refusals last
     #[arg(
@@ -65,11 +74,12 @@ impl OtlpArgs {
     /// `None`: nothing is exported.
     pub(crate) fn config(&self) -> Option<ExportConfig> {
         let target = self.otlp.clone()?;
+        let services = self.otlp_service_sampling.iter().cloned();
         let workloads = self.otlp_workload_sampling.iter().cloned();
         Some(ExportConfig {
             target,
             headers: self.otlp_header.clone(),
-            sampling: Sampling::new(self.otlp_sampling, workloads),
+            sampling: Sampling::new(self.otlp_sampling, services, workloads),
             bytes_per_second: self.otlp_bytes_per_second,
             metrics_interval: self.otlp_metrics_interval,
         })

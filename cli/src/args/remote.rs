@@ -7,10 +7,9 @@ use std::str::FromStr;
 use clap::Args;
 use weft_dataplane::agent::ControlTarget;
 use weft_dataplane::xds::{KnownRoots, TlsConnect};
-use weft_identity::TrustDomain;
 use weft_identity::token::TokenFile;
 
-use super::{AgentArgs, Refusal, SecurityArgs};
+use super::{AgentArgs, MeshArgs, Refusal, SecurityArgs};
 
 /// Options of `weft agent`.
 #[derive(Debug, Args)]
@@ -22,14 +21,8 @@ pub(crate) struct RemoteAgentArgs {
     #[command(flatten)]
     pub(crate) agent: AgentArgs,
 
-    /// Trust domain of the workloads' SPIFFE IDs, as the control plane has it: certificates of no other are asked for
-    #[arg(
-        long,
-        env = "WEFT_TRUST_DOMAIN",
-        value_name = "NAME",
-        default_value = "cluster.local"
-    )]
-    pub(crate) trust_domain: TrustDomain,
+    #[command(flatten)]
+    pub(crate) mesh: MeshArgs,
 
     #[command(flatten)]
     pub(crate) security: SecurityArgs,

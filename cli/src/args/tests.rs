@@ -294,7 +294,7 @@ fn a_bad_value_in_the_file_names_the_option() {
 #[test]
 fn traces_have_their_options() {
     let args = agent(
-        "weft up --manifests m --node n --otlp http://c:4318 --otlp-header a=b --otlp-sampling 0.1 --otlp-workload-sampling a/b=1",
+        "weft up --manifests m --node n --otlp http://c:4318 --otlp-header a=b --otlp-sampling 0.1 --otlp-workload-sampling a/b=1 --otlp-service-sampling a/c=0.5",
     );
     let config = args.otlp.config().expect("an address");
     assert_eq!(config.target.to_string(), "http://c:4318/v1/traces");
@@ -305,6 +305,10 @@ fn traces_have_their_options() {
         (
             "--otlp http://c --otlp-workload-sampling 2",
             "--otlp-workload-sampling",
+        ),
+        (
+            "--otlp http://c --otlp-service-sampling c=1",
+            "--otlp-service-sampling",
         ),
         ("--otlp http://c --otlp-header token", "--otlp-header"),
     ] {

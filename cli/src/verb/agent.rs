@@ -19,7 +19,7 @@ use crate::signals;
 pub(crate) async fn run(args: &RemoteAgentArgs) -> Result<()> {
     args.security.check_files()?;
     let drain = signals::drain_token()?;
-    start(&args.agent, &args.trust_domain, args.target()?, drain).await
+    start(&args.agent, &args.mesh.trust_domain, args.target()?, drain).await
 }
 
 /// Runs an agent until `drain` is cancelled.

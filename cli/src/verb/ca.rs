@@ -25,7 +25,7 @@ fn rotate(args: &RotateArgs) -> Result<()> {
             dir.display()
         );
     }
-    let staged = ca::stage(&dir, &args.trust_domain)?;
+    let staged = ca::stage(&dir, &args.mesh.trust_domain)?;
     output::print(&format!(
         "next root: {}\nIt is in the trust bundle as soon as the control plane has seen it. After its --root-overlap certificates are issued below it,\n\
          and the old root is trusted until all that it vouched for has ended. Copy the file of --ca-bundle to the agents' machines before that.\n",

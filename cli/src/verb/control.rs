@@ -30,7 +30,7 @@ pub(crate) async fn run(args: &ControlArgs) -> Result<()> {
         Metrics(Some(address)) => Some(bind(address, "--metrics").await?),
         Metrics(None) => None,
     };
-    let ca = args.ca.config(args.source.trust_domain.clone(), None);
+    let ca = args.ca.config(args.source.mesh.trust_domain.clone(), None);
     let source = source(&args.source).await?;
     let authority = authority(args, ca, &source).await?;
     let tunnels = authority.is_some();
@@ -140,9 +140,10 @@ pub(super) fn start(
 ) -> Result<ControlPlane> {
     let config = Config {
         source,
-        trust_domain: args.trust_domain.to_string(),
+        trust_domain: args.mesh.trust_domain.to_string(),
         root_namespace: args.root_namespace.clone(),
         tunnels,
+        nodes: args.mesh_nodes.into(),
     };
     let plane = ControlPlane::start(config, drain)?;
     Ok(match authority {

@@ -31,7 +31,7 @@ pub(crate) async fn run(args: &UpArgs) -> Result<()> {
         Some(address) => Some(control::bind(address, "--listen").await?),
         None => None,
     };
-    let domain = &args.source.trust_domain;
+    let domain = &args.source.mesh.trust_domain;
     let own = args.agent.run_dir.path.join("ca");
     let ca = args.ca.config(domain.clone(), Some(own));
     let source = control::source(&args.source).await?;

@@ -142,10 +142,11 @@ impl Session for DeltaSession {
         }
     }
 
-    fn on_change(&mut self, snapshot: &Snapshot) {
+    fn on_change(&mut self, snapshot: &Snapshot) -> Result<(), Status> {
         for (resource_type, subscription) in &mut self.subscriptions {
-            subscription.catch_up(snapshot.table(*resource_type), snapshot.time());
+            subscription.catch_up(snapshot.table(*resource_type), snapshot.time())?;
         }
+        Ok(())
     }
 
     fn has_work(&self) -> bool {

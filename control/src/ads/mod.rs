@@ -6,6 +6,7 @@ mod back_end;
 mod batch;
 mod delta;
 mod history;
+mod ids;
 mod nack;
 mod node;
 mod server;

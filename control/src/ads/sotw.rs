@@ -173,7 +173,7 @@ impl Session for SotwSession {
         Ok(())
     }
 
-    fn on_change(&mut self, snapshot: &Snapshot) {
+    fn on_change(&mut self, snapshot: &Snapshot) -> Result<(), Status> {
         for (resource_type, watch) in &mut self.watches {
             if watch.seen == snapshot.time() {
                 continue;
@@ -182,6 +182,7 @@ impl Session for SotwSession {
             watch.dirty |= changed.is_none_or(|mut names| names.any(|n| watch.wants(n)));
             watch.seen = snapshot.time();
         }
+        Ok(())
     }
 
     fn has_work(&self) -> bool {

@@ -14,8 +14,8 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::Batch;
 
-/// Removed names that are remembered so that streams find them by their cursor; past this, they compare in full.
-const MAX_TOMBSTONES: usize = 4096;
+/// Removed names that are remembered so that streams find them by their cursor; past this, the older half is forgotten.
+const MAX_TOMBSTONES: usize = 1 << 16;
 
 /// A resource's version: a hash of its content, equal on every replica and after every restart of the same release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -56,6 +56,19 @@ pub struct Entry {
     node: Option<Arc<str>>,
     /// When it last changed, on the store's own clock.
     changed: u64,
+    /// Number of its name in this table.
+    id: Id,
+}
+
+/// Stands for a name of a table, so that streams can hold sets of names in a bit each. Small, and given again once the name is
+/// forgotten: who has seen less than [`Table::since`] knows must let go of all that it holds.
+pub(super) type Id = usize;
+
+/// A name that was removed.
+#[derive(Debug)]
+struct Tombstone {
+    time: u64,
+    id: Id,
 }
 
 /// All resources of one type.
@@ -64,12 +77,21 @@ pub struct Table {
     entries: HashMap<Arc<str>, Entry>,
     /// Names by the time of their last change: one entry for each name that is there, and for each tombstone.
     log: BTreeMap<u64, Arc<str>>,
-    tombstones: HashMap<Arc<str>, u64>,
-    /// Who has seen less than this must compare in full.
+    tombstones: HashMap<Arc<str>, Tombstone>,
+    /// Who has seen less than this cannot be told what was removed since.
     floor: u64,
+    /// Names by id.
+    names: Vec<Option<Arc<str>>>,
+    /// Ids that stand for nothing.
+    free: Vec<Id>,
 }
 
 impl Entry {
+    /// Stands for its name within its table.
+    pub(super) const fn id(&self) -> Id {
+        self.id
+    }
+
     /// Whether a stream of this node may see it. `node` is the name of a node, or of a part of one: `n1/envoy`.
     fn is_for(&self, node: &str) -> bool {
         let name = node.split_once('/').map_or(node, |(name, _)| name);
@@ -93,6 +115,17 @@ impl Table {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<(&Arc<str>, &Entry)> {
         self.entries.get_key_value(name)
+    }
+
+    /// The name that an id stands for, whether its resource is there or was removed.
+    pub(super) fn name(&self, id: Id) -> Option<&Arc<str>> {
+        self.names.get(id)?.as_ref()
+    }
+
+    /// What stands for this name, whether its resource is there or was removed.
+    pub(super) fn id(&self, name: &str) -> Option<Id> {
+        let there = self.entries.get(name).map(|entry| entry.id);
+        there.or_else(|| Some(self.tombstones.get(name)?.id))
     }
 
     /// What is sent without being asked for by name, in no order.
@@ -123,14 +156,37 @@ impl Table {
         (time >= self.floor).then(|| self.log.range(time + 1..).map(|(_, name)| name))
     }
 
-    fn upsert(&mut self, name: Arc<str>, entry: Entry) {
-        let time = entry.changed;
-        let buried = self.tombstones.remove(&name);
-        let old = self.entries.insert(Arc::clone(&name), entry);
-        if let Some(before) = old.map(|e| e.changed).or(buried) {
-            self.log.remove(&before);
+    fn upsert(&mut self, name: Arc<str>, mut entry: Entry) {
+        let there = self.entries.get_key_value(&name);
+        let there = there.map(|(name, old)| (Arc::clone(name), old.changed, old.id));
+        let known = there.or_else(|| {
+            let (name, buried) = self.tombstones.remove_entry(&name)?;
+            Some((name, buried.time, buried.id))
+        });
+        let name = match known {
+            Some((name, before, id)) => {
+                self.log.remove(&before);
+                entry.id = id;
+                name
+            }
+            None => {
+                entry.id = self.new_id(&name);
+                name
+            }
+        };
+        self.log.insert(entry.changed, Arc::clone(&name));
+        self.entries.insert(name, entry);
+    }
+
+    fn new_id(&mut self, name: &Arc<str>) -> Id {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.names.push(None);
+            self.names.len() - 1
+        });
+        if let Some(place) = self.names.get_mut(id) {
+            *place = Some(Arc::clone(name));
         }
-        self.log.insert(time, name);
+        id
     }
 
     fn remove(&mut self, name: &str, time: u64) {
@@ -139,13 +195,30 @@ impl Table {
         };
         self.log.remove(&old.changed);
         if self.tombstones.len() >= MAX_TOMBSTONES {
-            for (_, buried) in self.tombstones.drain() {
-                self.log.remove(&buried);
-            }
-            self.floor = time - 1;
+            self.forget_oldest();
         }
         self.log.insert(time, Arc::clone(&name));
-        self.tombstones.insert(name, time);
+        let id = old.id;
+        self.tombstones.insert(name, Tombstone { time, id });
+    }
+
+    fn forget_oldest(&mut self) {
+        let removed = |name: &&Arc<str>| self.tombstones.contains_key(*name);
+        let oldest: Vec<Arc<str>> = (self.log.values())
+            .filter(removed)
+            .take(MAX_TOMBSTONES / 2)
+            .cloned()
+            .collect();
+        for name in oldest {
+            if let Some(Tombstone { time, id }) = self.tombstones.remove(&name) {
+                self.log.remove(&time);
+                self.floor = time;
+                self.free.push(id);
+                if let Some(place) = self.names.get_mut(id) {
+                    *place = None;
+                }
+            }
+        }
     }
 }
 
@@ -294,6 +367,7 @@ impl Store {
                         by_name: r.is_by_name(),
                         node: r.node().map(Arc::from),
                         changed: 0,
+                        id: 0,
                     }),
                 })
             };
@@ -372,13 +446,34 @@ mod tests {
         assert_eq!(
             since(&store, start),
             None,
-            "an old cursor must compare in full"
+            "what an old cursor has missed is not known"
         );
         store.read(|s| {
             let table = s.table(ResourceType::Endpoints);
             assert!(table.is_empty());
             assert!(table.log.len() <= MAX_TOMBSTONES);
             assert_eq!(table.log.len(), table.tombstones.len());
+            assert!(table.names.len() <= MAX_TOMBSTONES + 1);
+            let known = table.names.iter().flatten().count();
+            assert_eq!(known, table.tombstones.len());
+        });
+    }
+
+    #[test]
+    fn a_name_keeps_its_id_while_it_is_remembered() {
+        let store = Store::default();
+        upsert(&store, "a");
+        upsert(&store, "b");
+        let id = || store.read(|s| s.table(ResourceType::Endpoints).id("a"));
+        let before = id();
+        remove(&store, "a");
+        assert_eq!(id(), before, "until streams are told");
+        upsert(&store, "a");
+        assert_eq!(id(), before);
+        store.read(|s| {
+            let table = s.table(ResourceType::Endpoints);
+            let name = table.name(before.unwrap()).unwrap();
+            assert_eq!(**name, *"a");
         });
     }
 

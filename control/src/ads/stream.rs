@@ -20,8 +20,8 @@ pub(super) trait Session: Send + 'static {
     /// Takes a request in; an error ends the stream.
     fn on_request(&mut self, request: Self::Request, snapshot: &Snapshot) -> Result<(), Status>;
 
-    /// Notes what a change of the snapshot leaves to be sent.
-    fn on_change(&mut self, snapshot: &Snapshot);
+    /// Notes what a change of the snapshot leaves to be sent; an error ends the stream.
+    fn on_change(&mut self, snapshot: &Snapshot) -> Result<(), Status>;
 
     /// Whether there may be something to send.
     fn has_work(&self) -> bool;
@@ -61,17 +61,24 @@ async fn serve<S: Session>(
     loop {
         let may_send = published.borrow_and_update().is_some();
         if may_send {
-            store.read(|snapshot| session.on_change(snapshot));
+            store.read(|snapshot| session.on_change(snapshot))?;
         }
         tokio::select! {
             () = drain.cancelled() => return Err(Status::unavailable("the control plane is shutting down")),
             request = requests.next() => match request {
-                Some(Ok(request)) => store.read(|snapshot| session.on_request(request, snapshot))?,
+                Some(Ok(request)) => store.read(|snapshot| {
+                    session.on_change(snapshot)?;
+                    session.on_request(request, snapshot)
+                })?,
                 Some(Err(_)) | None => return Ok(()),
             },
             permit = responses.reserve(), if may_send && session.has_work() => {
                 let Ok(permit) = permit else { return Ok(()) };
-                if let Some(response) = store.read(|snapshot| session.next_response(snapshot)) {
+                let response = store.read(|snapshot| {
+                    session.on_change(snapshot)?;
+                    Ok::<_, Status>(session.next_response(snapshot))
+                })?;
+                if let Some(response) = response {
                     permit.send(Ok(response));
                 }
             }

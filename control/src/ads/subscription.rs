@@ -1,23 +1,18 @@
 //! What a delta stream wants of one type, what it has, and what is left to send.
+//!
+//! A thousand agents hold every name of a large cluster, so each stream has its names as sets of ids ([`super::ids`]). A version need
+//! not be remembered: what the client holds is the current one, unless it is on the list of what is to be sent.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tonic::Status;
 
-use super::store::{Entry, Table, Version};
+use super::ids::Ids;
+use super::store::{Entry, Id, Table};
 
 /// More names than any cluster has; each costs memory here.
 pub(super) const MAX_NAMES: usize = 500_000;
-
-/// What the client has of a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Held {
-    /// This version, or one that is not ours to know.
-    Version(Option<Version>),
-    /// It was told that there is none.
-    Nothing,
-}
 
 /// A response in the making.
 #[derive(Debug, Default)]
@@ -32,10 +27,17 @@ pub(super) struct Subscription {
     /// Whose stream it is.
     node: Arc<str>,
     wildcard: bool,
-    names: HashSet<Arc<str>>,
-    held: HashMap<Arc<str>, Held>,
-    upserts: BTreeSet<Arc<str>>,
+    /// Names asked for, of resources that there are.
+    asked: Ids,
+    /// Names asked for of which there is nothing; the client was told so, or is to be (`removals`).
+    nothing: BTreeSet<Arc<str>>,
+    /// What the client has, in some version.
+    held: Ids,
+    /// What is to be sent.
+    upserts: Ids,
     removals: BTreeSet<Arc<str>>,
+    /// Of `removals`, what the client has; of the others it waits for an answer.
+    removed: BTreeSet<Arc<str>>,
     /// The snapshot's time up to which changes are noted.
     seen: u64,
     /// The first request is answered even if there is nothing to tell: the client waits for it.
@@ -57,24 +59,34 @@ impl Subscription {
             seen: now,
             owes_answer: true,
             node,
-            names: HashSet::new(),
-            held: HashMap::new(),
-            upserts: BTreeSet::new(),
+            asked: Ids::default(),
+            nothing: BTreeSet::new(),
+            held: Ids::default(),
+            upserts: Ids::default(),
             removals: BTreeSet::new(),
+            removed: BTreeSet::new(),
         };
         check_count(initial_versions.len())?;
+        let mut outdated = Vec::new();
         for (name, version) in initial_versions {
-            let (name, version) = match table.get_for(&new.node, &name) {
-                Some((name, entry)) => (
-                    Arc::clone(name),
-                    (entry.version.to_string() == version).then_some(entry.version),
-                ),
-                None => (name.into(), None),
-            };
-            new.held.insert(name, Held::Version(version));
+            match table.get_for(&new.node, &name) {
+                Some((_, entry)) => {
+                    new.held.insert(entry.id());
+                    if entry.version.to_string() != version {
+                        outdated.push(entry.id());
+                    }
+                }
+                None => new.remove_held(Arc::from(name)),
+            }
         }
-        new.add_names(subscribe, false)?;
-        new.compare(table);
+        new.add_names(subscribe, false, table)?;
+        new.send_missing(table);
+        for id in outdated {
+            let entry = table.name(id).and_then(|name| table.get(name));
+            if entry.is_some_and(|(_, entry)| new.wants(entry)) {
+                new.upserts.insert(id);
+            }
+        }
         Ok(new)
     }
 
@@ -89,118 +101,146 @@ impl Subscription {
             self.unsubscribe(name, table);
         }
         let wildcard_before = self.wildcard;
-        self.add_names(subscribe, true)?;
+        self.add_names(subscribe, true, table)?;
         if self.wildcard && !wildcard_before {
-            self.compare(table);
+            self.send_missing(table);
             self.owes_answer = true;
-        }
-        for name in subscribe.iter().filter(|n| *n != "*") {
-            if let Some(name) = self.names.get(name.as_str()).cloned() {
-                self.consider(name, table);
-            }
         }
         Ok(())
     }
 
-    fn add_names(&mut self, names: &[String], forget: bool) -> Result<(), Status> {
+    /// `again`: the client may have forgotten what it has of these names.
+    fn add_names(&mut self, names: &[String], again: bool, table: &Table) -> Result<(), Status> {
         for name in names {
             if name == "*" {
                 self.wildcard = true;
                 continue;
             }
-            if forget {
-                self.held.remove(name.as_str());
-            }
-            if !self.names.contains(name.as_str()) {
-                check_count(self.names.len() + 1)?;
-                self.names.insert(Arc::from(name.as_str()));
+            if let Some((name, entry)) = table.get_for(&self.node, name) {
+                let id = entry.id();
+                self.asked.insert(id);
+                self.forget_removal(name);
+                if again || !self.held.contains(id) {
+                    self.upserts.insert(id);
+                }
+            } else if again || !self.nothing.contains(name.as_str()) {
+                let name: Arc<str> = Arc::from(name.as_str());
+                self.nothing.insert(Arc::clone(&name));
+                self.removals.insert(name);
             }
         }
-        Ok(())
+        check_count(self.asked.len() + self.nothing.len())
     }
 
     fn unsubscribe(&mut self, name: &str, table: &Table) {
         if name == "*" {
             self.wildcard = false;
-            let names = &self.names;
-            self.held.retain(|name, _| names.contains(name));
-            self.upserts.retain(|name| names.contains(name));
-            self.removals.retain(|name| names.contains(name));
+            self.held.retain(&self.asked);
+            self.upserts.retain(&self.asked);
+            let nothing = &self.nothing;
+            self.removals.retain(|name| nothing.contains(name));
+            self.removed.retain(|name| nothing.contains(name));
             return;
         }
-        let Some(name) = self.names.take(name) else {
-            return;
+        let found = table.get_for(&self.node, name);
+        let was_asked = match found {
+            Some((_, entry)) => self.asked.remove(entry.id()),
+            None => self.nothing.remove(name),
         };
-        self.held.remove(&name);
-        if self.wildcard {
-            // The wildcard still covers it: the protocol asks to say so, with the resource or with its removal.
-            if table.get_for(&self.node, &name).is_none() {
-                self.held.insert(Arc::clone(&name), Held::Version(None));
+        if !was_asked {
+            return;
+        }
+        match found {
+            Some((_, entry)) => {
+                self.held.remove(entry.id());
+                // The wildcard still covers it: the protocol asks to say so, with the resource or with its removal.
+                if self.wants(entry) {
+                    self.upserts.insert(entry.id());
+                } else {
+                    self.upserts.remove(entry.id());
+                }
             }
-            self.consider(name, table);
-        } else {
-            self.upserts.remove(&name);
-            self.removals.remove(&name);
+            None if self.wildcard => self.remove_held(Arc::from(name)),
+            None => {
+                self.removals.remove(name);
+                self.removed.remove(name);
+            }
         }
     }
 
-    fn wants(&self, name: &str, table: &Table) -> bool {
-        let is_for_all = || table.get(name).is_none_or(|(_, entry)| !entry.by_name);
-        self.names.contains(name) || self.wildcard && is_for_all()
+    fn wants(&self, entry: &Entry) -> bool {
+        self.asked.contains(entry.id()) || self.wildcard && !entry.by_name
     }
 
     /// Notes what the snapshot's changes leave to be sent.
-    pub(super) fn catch_up(&mut self, table: &Table, now: u64) {
+    ///
+    /// # Errors
+    /// When it is too far behind to know what was removed.
+    pub(super) fn catch_up(&mut self, table: &Table, now: u64) -> Result<(), Status> {
         if self.seen == now {
-            return;
+            return Ok(());
         }
-        match table.since(self.seen) {
-            Some(changed) => {
-                for name in changed {
-                    if self.wants(name, table) {
-                        self.consider(Arc::clone(name), table);
-                    }
-                }
+        let changed = table.since(self.seen).ok_or_else(|| {
+            Status::unavailable(
+                "this stream is too far behind: open another, and say what you have",
+            )
+        })?;
+        for name in changed {
+            match table.get_for(&self.node, name) {
+                Some((name, entry)) => self.is_there(name, entry),
+                None => self.is_gone(name, table.id(name)),
             }
-            None => self.compare(table),
         }
         self.seen = now;
+        Ok(())
     }
 
-    /// Compares everything it wants with everything it has.
-    fn compare(&mut self, table: &Table) {
-        let mut all: Vec<Arc<str>> = self.held.keys().cloned().collect();
+    /// A resource is new or another.
+    fn is_there(&mut self, name: &Arc<str>, entry: &Entry) {
+        let id = entry.id();
+        if self.nothing.remove(name) {
+            self.asked.insert(id);
+        }
+        if self.forget_removal(name) {
+            self.held.insert(id);
+        }
+        if self.wants(entry) {
+            self.upserts.insert(id);
+        } else {
+            self.upserts.remove(id);
+        }
+    }
+
+    /// There is no such resource any more, or none for this node.
+    fn is_gone(&mut self, name: &Arc<str>, id: Option<Id>) {
+        let Some(id) = id else { return };
+        self.upserts.remove(id);
+        if self.asked.remove(id) {
+            self.nothing.insert(Arc::clone(name));
+            self.removals.insert(Arc::clone(name));
+        }
+        if self.held.remove(id) {
+            self.remove_held(Arc::clone(name));
+        }
+    }
+
+    fn remove_held(&mut self, name: Arc<str>) {
+        self.removed.insert(Arc::clone(&name));
+        self.removals.insert(name);
+    }
+
+    /// Whether the client still has it.
+    fn forget_removal(&mut self, name: &str) -> bool {
+        self.removals.remove(name);
+        self.removed.remove(name)
+    }
+
+    /// Puts everything that a wildcard covers and the client does not have on the list.
+    fn send_missing(&mut self, table: &Table) {
         if self.wildcard {
-            let there = table.iter_for(&self.node);
-            all.extend(there.map(|(name, _)| Arc::clone(name)));
-        }
-        all.extend(self.names.iter().cloned());
-        for name in all {
-            self.consider(name, table);
-        }
-    }
-
-    fn consider(&mut self, name: Arc<str>, table: &Table) {
-        let held = self.held.get(&name).copied();
-        match table.get_for(&self.node, &name) {
-            Some((name, entry)) => {
-                self.removals.remove(name);
-                if self.wants(name, table) && held != Some(Held::Version(Some(entry.version))) {
-                    self.upserts.insert(Arc::clone(name));
-                } else {
-                    self.upserts.remove(name);
-                }
-            }
-            None => {
-                self.upserts.remove(&name);
-                let told = match held {
-                    Some(Held::Nothing) => true,
-                    Some(Held::Version(_)) => false,
-                    // A name asked for which is not there is answered; a name nobody asked for is not.
-                    None => !self.names.contains(&name),
-                };
-                if !told {
-                    self.removals.insert(name);
+            for (_, entry) in table.iter_for(&self.node) {
+                if !self.held.contains(entry.id()) {
+                    self.upserts.insert(entry.id());
                 }
             }
         }
@@ -222,20 +262,23 @@ impl Subscription {
     pub(super) fn take_upserts(&mut self, table: &Table, max_bytes: usize) -> Chunk {
         let mut chunk = Chunk::default();
         let mut bytes = 0;
-        while let Some(name) = self.upserts.first().cloned() {
-            let Some((name, entry)) = table.get_for(&self.node, &name) else {
-                // It went since it was noted.
-                self.consider(name, table);
-                continue;
-            };
-            bytes += name.len() + entry.any.value.len() + entry.any.type_url.len();
-            if bytes > max_bytes && !chunk.resources.is_empty() {
-                break;
+        let mut done = Vec::new();
+        for id in self.upserts.iter() {
+            let there = table.name(id).and_then(|n| table.get_for(&self.node, n));
+            if let Some((name, entry)) = there {
+                bytes += name.len() + entry.any.value.len() + entry.any.type_url.len();
+                if bytes > max_bytes && !chunk.resources.is_empty() {
+                    break;
+                }
+                chunk.resources.push((Arc::clone(name), entry.clone()));
             }
-            self.upserts.remove(name);
-            let held = Held::Version(Some(entry.version));
-            self.held.insert(Arc::clone(name), held);
-            chunk.resources.push((Arc::clone(name), entry.clone()));
+            done.push(id);
+        }
+        for id in done {
+            self.upserts.remove(id);
+        }
+        for (_, entry) in &chunk.resources {
+            self.held.insert(entry.id());
         }
         self.owes_answer = false;
         chunk
@@ -250,11 +293,7 @@ impl Subscription {
                 break;
             };
             bytes += name.len();
-            if self.names.contains(&name) {
-                self.held.insert(Arc::clone(&name), Held::Nothing);
-            } else {
-                self.held.remove(&name);
-            }
+            self.removed.remove(&name);
             chunk.removed.push(name);
         }
         chunk

@@ -164,7 +164,10 @@ impl Inbound {
             .map(|(name, _)| name.as_str())
             .collect();
         let of = |name: &&str| self.policies.get(*name);
-        if pod.node.is_empty() || !selecting.iter().filter_map(of).any(|p| asks_envoy(p)) {
+        if pod.node.is_empty()
+            || pod.out_of_mesh
+            || !selecting.iter().filter_map(of).any(|p| asks_envoy(p))
+        {
             return None;
         }
         let resolved = selecting.iter().filter_map(|n| self.resolved.get(*n));

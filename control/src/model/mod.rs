@@ -6,6 +6,7 @@ mod dirty;
 mod labels;
 mod mtls;
 mod namespaces;
+mod node_ports;
 mod pods;
 mod routes;
 mod services;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 
 pub use claims::{Claim, Claimant};
 pub use dirty::Dirty;
+pub use node_ports::NodePort;
 pub use pods::Pods;
 
 use self::access::Access;
@@ -23,11 +25,13 @@ use self::claims::Claims;
 use self::labels::LabelIndex;
 use self::mtls::PeerAuthentications;
 use self::namespaces::Namespaces;
+use self::node_ports::NodePorts;
 use self::routes::Routes;
 use self::slices::Slices;
 use crate::object::{
     EndpointSlice, Kind, Node, Object, ObjectName, ObjectRef, Pod, Service, Spec, TrafficPolicy,
 };
+use crate::read::MESH;
 use crate::translate::TUNNEL;
 
 /// An object with what is said about it.
@@ -53,6 +57,7 @@ pub struct Model {
     targets: HashMap<ObjectName, BTreeSet<ObjectName>>,
     routes: Routes,
     claims: Claims,
+    node_ports: NodePorts,
     namespaces: Namespaces,
     access: Access,
     peer_authentications: PeerAuthentications,
@@ -212,10 +217,18 @@ impl Model {
             return;
         }
         let zone = |n: &Option<Arc<Node>>| n.as_ref().map(|n| n.zone.clone()).unwrap_or_default();
-        let tunnel = |n: &Option<Arc<Node>>| n.as_ref()?.labels.get(TUNNEL).cloned();
-        if tunnel(&old) != tunnel(&node) {
+        let told = |n: &Option<Arc<Node>>| {
+            let labels = n.as_ref().map(|n| &n.labels);
+            [TUNNEL, MESH].map(|label| labels?.get(label).cloned())
+        };
+        if told(&old) != told(&node) {
             let pods = self.pods.on_node(&name).map(|(pod, _)| pod.clone());
             self.dirty.pods.extend(pods);
+        }
+        let addresses = |n: &Option<Arc<Node>>| n.as_ref().map(|n| n.addresses.clone());
+        if addresses(&old) != addresses(&node) {
+            let services = self.node_ports.services().cloned();
+            self.dirty.services.extend(services);
         }
         if zone(&old) != zone(&node) {
             self.dirty.zones.insert(Arc::clone(&name));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Model;
-use crate::object::{LabelSelector, Namespace};
+use crate::object::{LabelSelector, Namespace, ObjectName, Pod};
 
 /// A namespace exists when it is declared, and also when a pod stands in it: a folder need not declare them.
 #[derive(Debug, Default)]
@@ -42,6 +42,15 @@ impl Model {
         })
     }
 
+    /// Whether nothing of Weft is to be at a pod's interface: the pod's own word counts, else its namespace's.
+    #[must_use]
+    pub fn is_out_of_mesh(&self, name: &ObjectName, pod: &Pod) -> bool {
+        let namespace = self.namespaces.0.get(&name.namespace);
+        let declared = namespace.and_then(|state| state.declared.as_ref());
+        let namespace = declared.is_some_and(|namespace| namespace.out_of_mesh);
+        !pod.in_mesh.unwrap_or(!namespace)
+    }
+
     pub(super) fn apply_namespace(&mut self, name: &Arc<str>, namespace: Option<Arc<Namespace>>) {
         self.change_namespace(name, |state| state.declared = namespace);
     }
@@ -70,6 +79,11 @@ impl Model {
         let after = self.namespaces.get(name);
         if before != after {
             self.namespace_changed(before.as_deref(), after.as_deref());
+            let is_out = |n: &Option<Arc<Namespace>>| n.as_ref().is_some_and(|n| n.out_of_mesh);
+            if is_out(&before) != is_out(&after) {
+                let pods = self.pods.names(Some(name)).cloned();
+                self.dirty.pods.extend(pods);
+            }
         }
     }
 }

@@ -19,11 +19,15 @@ impl Model {
         if let Some(old) = self.services.remove(name) {
             let rivals = self.claims.remove(&claimant(&old), &old.spec);
             self.dirty.services.extend(rivals);
+            let rivals = self.node_ports.remove(&claimant(&old), &old.spec);
+            self.dirty.services.extend(rivals);
             self.selectors
                 .remove(name, old.spec.selector.iter().take(1));
         }
         if let Some(service) = service {
             let rivals = self.claims.insert(&claimant(&service), &service.spec);
+            self.dirty.services.extend(rivals);
+            let rivals = self.node_ports.insert(&claimant(&service), &service.spec);
             self.dirty.services.extend(rivals);
             // One label of the selector is enough to find it by.
             self.selectors

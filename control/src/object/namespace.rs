@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 pub struct Namespace {
     /// `metadata.labels`, and `kubernetes.io/metadata.name`, which every namespace has.
     pub labels: BTreeMap<String, String>,
+    /// `weft.io/mesh: disabled`: its pods stay out, but those that say otherwise.
+    pub out_of_mesh: bool,
 }
 
 impl Namespace {
@@ -20,6 +22,9 @@ impl Namespace {
     #[must_use]
     pub fn with_labels(name: &str, mut labels: BTreeMap<String, String>) -> Self {
         labels.insert("kubernetes.io/metadata.name".to_owned(), name.to_owned());
-        Self { labels }
+        Self {
+            labels,
+            out_of_mesh: false,
+        }
     }
 }

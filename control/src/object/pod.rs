@@ -33,6 +33,8 @@ pub struct Pod {
     pub weight: u32,
     /// Annotation `weft.io/acceleration: "off"`: its connections stay with TCP.
     pub unaccelerated: bool,
+    /// `weft.io/mesh`; `None`: as its namespace says.
+    pub in_mesh: Option<bool>,
 }
 
 impl Pod {

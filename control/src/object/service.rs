@@ -37,6 +37,8 @@ pub struct ServicePort {
     pub port: u16,
     /// Where it leads.
     pub target: TargetPort,
+    /// The same at the addresses of all nodes, for services that have node ports.
+    pub node_port: Option<u16>,
 }
 
 /// A service with virtual addresses, or one without, which Weft leaves alone.

@@ -10,6 +10,7 @@ mod envelope;
 mod fields;
 mod findings;
 mod kinds;
+mod membership;
 mod names;
 mod node;
 mod pod;
@@ -20,6 +21,8 @@ mod tests;
 mod traffic_policy;
 
 use std::sync::Arc;
+
+pub(crate) use membership::MESH;
 
 use k8s_openapi::Metadata;
 use k8s_openapi::api::core::v1;
@@ -171,7 +174,10 @@ fn read_spec(reference: &ObjectRef, value: Value, findings: &mut Findings) -> Op
         Kind::Namespace => {
             let m: v1::Namespace = typed(value, findings)?;
             let labels = m.metadata.labels.clone().unwrap_or_default();
-            let namespace = Namespace::with_labels(&reference.name.name, labels);
+            let namespace = Namespace {
+                out_of_mesh: membership::read(&m.metadata, findings) == Some(false),
+                ..Namespace::with_labels(&reference.name.name, labels)
+            };
             (created(&m), Spec::Namespace(Arc::new(namespace)))
         }
         Kind::Node => {

@@ -9,6 +9,7 @@ use weft_proto::model::NamedPort;
 
 use super::fields;
 use super::findings::Findings;
+use super::membership;
 use super::names::shown;
 use crate::object::Pod;
 
@@ -44,6 +45,7 @@ pub(super) fn read(manifest: &Manifest, findings: &mut Findings) -> Pod {
         ports: spec.map(|s| ports(s, findings)).unwrap_or_default(),
         weight: weight(&manifest.metadata, findings),
         unaccelerated: unaccelerated(&manifest.metadata, findings),
+        in_mesh: membership::read(&manifest.metadata, findings),
     }
 }
 

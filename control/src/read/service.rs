@@ -127,6 +127,7 @@ fn load_balancer(status: Option<&ServiceStatus>, findings: &mut Findings) -> Vec
 fn ports(spec: &ServiceSpec, findings: &mut Findings) -> Vec<ServicePort> {
     let list = spec.ports.as_deref().unwrap_or_default();
     let headless = spec.cluster_ip.as_deref() == Some("None");
+    let has_node_ports = matches!(spec.type_.as_deref(), Some("NodePort" | "LoadBalancer"));
     if list.is_empty() && spec.type_.as_deref() != Some("ExternalName") && !headless {
         findings.invalid("spec.ports", "is empty: give at least one port");
     }
@@ -154,7 +155,10 @@ fn ports(spec: &ServiceSpec, findings: &mut Findings) -> Vec<ServicePort> {
                 ),
             );
         } else {
-            good.push(port);
+            good.push(ServicePort {
+                node_port: port.node_port.filter(|_| has_node_ports),
+                ..port
+            });
         }
     }
     good
@@ -178,7 +182,11 @@ fn port(entry: &ManifestPort, field: &str, findings: &mut Findings) -> Option<Se
         Some(IntOrString::String(name)) if name.is_empty() => port.map(TargetPort::Number),
         Some(IntOrString::String(name)) => target_name(name, &target_field, findings),
     };
+    let node_port = entry.node_port.filter(|number| *number != 0);
+    let node_port =
+        node_port.and_then(|number| fields::port(number, &format!("{field}.nodePort"), findings));
     Some(ServicePort {
+        node_port,
         name: entry.name.clone().unwrap_or_default(),
         protocol: protocol?,
         port: port?,

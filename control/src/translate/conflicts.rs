@@ -6,12 +6,13 @@ use std::net::IpAddr;
 use weft_proto::model::{Problem, Severity};
 
 use super::balanced_ports;
-use crate::model::{Claim, Entry, Model};
+use crate::model::{Claim, Entry, Model, NodePort};
 use crate::object::{Kind, ObjectName, ObjectRef};
 
 /// Conflicts of the service `name`, and of the policies that target it.
 pub(super) fn of_service(model: &Model, name: &ObjectName) -> Vec<Problem> {
     let mut problems = shared_addresses(model, name);
+    problems.extend(shared_node_ports(model, name));
     problems.extend(policies(model, name));
     problems
 }
@@ -53,6 +54,35 @@ fn shared_addresses(model: &Model, name: &ObjectName) -> Vec<Problem> {
         }
     }
     problems
+}
+
+fn shared_node_ports(model: &Model, name: &ObjectName) -> Vec<Problem> {
+    let Some(entry) = model.service(name) else {
+        return Vec::new();
+    };
+    let ports = balanced_ports(&entry.spec).iter();
+    let lost = ports.filter_map(|port| {
+        let claim = NodePort {
+            port: port.node_port?,
+            protocol: port.protocol,
+        };
+        let winner = model.node_port(claim)?;
+        (winner.service != *name).then_some((claim, winner))
+    });
+    lost.map(|(claim, winner)| {
+        problem(
+            Kind::Service,
+            name,
+            entry,
+            "spec.ports",
+            format!(
+                "node port {}/{} belongs to Service {}, which comes first (the older, then the first by name): give this one another",
+                claim.port, claim.protocol, winner.service
+            ),
+            Severity::Error,
+        )
+    })
+    .collect()
 }
 
 fn policies(model: &Model, service: &ObjectName) -> Vec<Problem> {

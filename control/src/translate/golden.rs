@@ -71,7 +71,7 @@ fn resources_of(path: &Path) -> String {
     let store = Arc::new(Store::default());
     // Files of this name are about a mesh with a CA.
     let settings = Settings {
-        tunnels: name.starts_with("mtls"),
+        tunnels: name.starts_with("mtls") || name.starts_with("out-of-mesh"),
         ..Settings::default()
     };
     let engine = Engine::new(Arc::clone(&store), settings);
@@ -339,6 +339,9 @@ fn show_workload(out: &mut String, w: &Workload) {
     }
     if w.host_network {
         writeln!(out, "hostNetwork: true").unwrap();
+    }
+    if w.out_of_mesh {
+        writeln!(out, "mesh: out").unwrap();
     }
     if w.unaccelerated {
         writeln!(out, "acceleration: off").unwrap();

@@ -11,8 +11,11 @@ use super::{
     ServiceResources, balanced_ports, conflicts, proxyless, resource_name, routes,
     service_endpoints,
 };
-use crate::model::{Claim, Entry, Model};
+use crate::model::{Claim, Entry, Model, NodePort};
 use crate::object::{ObjectName, Service, ServicePort, TrafficPolicy};
+
+/// Ends the name of a node port's listener.
+const AT_NODES: &str = "@nodes";
 
 /// Everything that follows from the service `name`, which need not exist: then only the problems of what refers to it.
 #[must_use]
@@ -41,6 +44,12 @@ pub fn service(model: &Model, name: &ObjectName) -> ServiceResources {
             .iter()
             .filter_map(|port| listener(model, name, service, port, &policy))
             .map(|listener| at_layer(listener, &routes))
+            .chain(
+                ports
+                    .iter()
+                    .filter_map(|port| node_listener(model, name, service, port, &policy))
+                    .filter(|listener| !routes.iter().any(|r| r.name == listener.cluster)),
+            )
             .collect(),
         clusters: ports
             .iter()
@@ -62,6 +71,37 @@ fn at_layer(mut listener: Listener, routes: &[RouteTable]) -> Listener {
     listener
 }
 
+/// The node port, at the addresses of all nodes. Where there are routes it is left out: nobody hands connections to a node's address
+/// over to Envoy.
+fn node_listener(
+    model: &Model,
+    name: &ObjectName,
+    service: &Service,
+    port: &ServicePort,
+    policy: &TrafficPolicy,
+) -> Option<Listener> {
+    let number = port.node_port?;
+    let claim = NodePort {
+        port: number,
+        protocol: port.protocol,
+    };
+    let winner = model.node_port(claim)?;
+    let mut addresses: Vec<IpAddr> = model
+        .node_addresses()
+        .filter(|address| service.has_family_of(*address))
+        .collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    let cluster = resource_name(name, port.port, port.protocol);
+    (winner.service == *name && !addresses.is_empty()).then(|| Listener {
+        name: format!("{cluster}{AT_NODES}"),
+        cluster,
+        addresses,
+        port: number,
+        ..settings(name, port, policy)
+    })
+}
+
 /// `None` when other services have all its addresses.
 fn listener(
     model: &Model,
@@ -80,19 +120,30 @@ fn listener(
     (!addresses.is_empty()).then(|| Listener {
         cluster: resource.clone(),
         name: resource,
+        addresses,
+        port: port.port,
+        ..settings(name, port, policy)
+    })
+}
+
+/// What all listeners of a port have in common.
+fn settings(name: &ObjectName, port: &ServicePort, policy: &TrafficPolicy) -> Listener {
+    Listener {
+        name: String::new(),
+        cluster: String::new(),
         service: Some(ServiceRef {
             namespace: name.namespace.to_string(),
             name: name.name.to_string(),
             port_name: port.name.clone(),
         }),
-        addresses,
-        port: port.port,
+        addresses: Vec::new(),
+        port: 0,
         protocol: port.protocol,
         layer: Layer::Four,
         idle_timeout: policy.idle_timeout,
         max_duration: policy.max_duration,
         connections_per_second: policy.connections_per_second,
-    })
+    }
 }
 
 fn owns(model: &Model, name: &ObjectName, address: IpAddr, port: &ServicePort) -> bool {

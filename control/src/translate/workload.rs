@@ -2,9 +2,10 @@
 
 use weft_proto::model::{Mtls, Workload, WorkloadKind};
 
-use crate::engine::Settings;
+use crate::engine::{Nodes, Settings};
 use crate::model::Model;
 use crate::object::{ObjectName, Pod};
+use crate::read::MESH;
 
 /// Label of a Node whose pods take no tunnels, as it runs no Weft or no Envoy; its value is [`NO_TUNNEL`].
 pub(crate) const TUNNEL: &str = "weft.io/tunnel";
@@ -17,6 +18,7 @@ pub fn pod(model: &Model, name: &ObjectName, settings: &Settings) -> Option<Work
     if pod.finished || pod.addresses.is_empty() {
         return None;
     }
+    let out_of_mesh = model.is_out_of_mesh(name, pod);
     Some(Workload {
         name: pod_resource_name(name),
         kind: WorkloadKind::Pod,
@@ -32,18 +34,23 @@ pub fn pod(model: &Model, name: &ObjectName, settings: &Settings) -> Option<Work
         ),
         host_network: pod.host_network,
         unaccelerated: pod.unaccelerated,
+        out_of_mesh,
         ports: pod.ports.clone(),
         mtls: Mtls {
-            tunnel: settings.tunnels && takes_tunnels(model, pod),
+            tunnel: settings.tunnels && !out_of_mesh && takes_tunnels(model, pod, settings),
             ..model.mtls_of(name, pod, &settings.root_namespace)
         },
     })
 }
 
-fn takes_tunnels(model: &Model, pod: &Pod) -> bool {
+fn takes_tunnels(model: &Model, pod: &Pod, settings: &Settings) -> bool {
     let node = model.node(&pod.node);
-    let says = node.and_then(|node| node.labels.get(TUNNEL));
-    !pod.host_network && says.is_none_or(|value| value != NO_TUNNEL)
+    let label = |label| Some(node?.labels.get(label)?.as_str());
+    let has_agent = match settings.nodes {
+        Nodes::All => label(MESH) != Some("disabled"),
+        Nodes::Labelled => label(MESH) == Some("enabled"),
+    };
+    !pod.host_network && has_agent && label(TUNNEL) != Some(NO_TUNNEL)
 }
 
 /// The workload of a node; `None` when it is not there.
@@ -62,6 +69,7 @@ pub fn node(model: &Model, name: &str) -> Option<Workload> {
         spiffe_id: String::new(),
         host_network: false,
         unaccelerated: false,
+        out_of_mesh: false,
         ports: Vec::new(),
         mtls: Mtls::default(),
     })

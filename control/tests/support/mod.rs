@@ -65,6 +65,7 @@ impl Lab {
             trust_domain: "cluster.local".to_owned(),
             root_namespace: "istio-system".to_owned(),
             tunnels: false,
+            nodes: Default::default(),
         };
         let plane = ControlPlane::start(config, drain.clone()).unwrap();
         Self {

@@ -13,7 +13,7 @@ use crate::datapath::CounterSource;
 use crate::engine::problem_row;
 use crate::engine::view::Summary;
 use crate::interfaces::{PodAttachment, Report};
-use crate::metrics::Snapshot;
+use crate::metrics::{ProgramRuns, Snapshot};
 use crate::policy::Shortage;
 use crate::tables::MapUsage;
 use crate::xds::XdsStatus;
@@ -87,6 +87,12 @@ impl AgentFacts {
         report.map_or_else(Vec::new, |report| {
             report.attachments.iter().map(interface).collect()
         })
+    }
+
+    /// Runs of the kernel's programs.
+    pub(crate) fn program_runs(&self) -> Vec<ProgramRuns> {
+        let source = self.counters.as_ref();
+        source.map_or_else(Vec::new, |c| c.programs())
     }
 
     pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -234,6 +240,7 @@ pub(crate) fn snapshot(facts: &AgentFacts, xds: &XdsStatus, summary: &Summary) -
         services: Vec::new(),
         limits: Vec::new(),
         counters: facts.counters(),
+        programs: facts.program_runs(),
     }
 }
 

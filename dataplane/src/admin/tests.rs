@@ -222,6 +222,7 @@ async fn fill(engine: &EngineHandle) {
             spiffe_id: String::new(),
             host_network: false,
             unaccelerated: false,
+            out_of_mesh: false,
             mtls: Default::default(),
             ports: Vec::new(),
         }),
@@ -347,6 +348,7 @@ async fn long_lists_come_in_pages_and_whole() {
             spiffe_id: String::new(),
             host_network: false,
             unaccelerated: false,
+            out_of_mesh: false,
             mtls: Default::default(),
             ports: Vec::new(),
         };

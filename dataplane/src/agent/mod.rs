@@ -257,7 +257,8 @@ pub async fn run_on(
     tasks.wait().await
 }
 
-/// The agent's metrics, for their export.
+/// What the export asks for.
+#[derive(Clone)]
 struct Looks {
     admin: AdminService,
     metrics: Arc<Metrics>,
@@ -267,6 +268,13 @@ impl otlp::Gather for Looks {
     async fn gather(&self) -> Option<Vec<MetricFamily>> {
         let shot = admin::gather(&self.admin).await?;
         self.metrics.gather(&shot).ok()
+    }
+
+    async fn reached_at(&self, services: &[String]) -> Vec<(usize, otlp::Arrival)> {
+        let services = services.to_vec();
+        let asked = self.admin.engine.query(move |e| e.reached_at(&services));
+        // An engine that has stopped: so does all else.
+        asked.await.unwrap_or_default()
     }
 }
 

@@ -3,11 +3,14 @@
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::abi::from_bytes;
+use super::programs::Programs;
 use super::types::counter;
+use crate::metrics::ProgramRuns;
 
 /// The kernel's counters.
 pub struct Counters {
     map: MapHandle,
+    programs: Programs,
 }
 
 const NAMES: [(counter, &str); 25] = [
@@ -43,10 +46,15 @@ const NAMES: [(counter, &str); 25] = [
 const _: () = assert!(NAMES.len() == counter::COUNTERS.0 as usize);
 
 impl Counters {
-    /// Counters over `map`.
+    /// Counters over `map`, and what the kernel counts of `programs`.
+    pub(super) const fn new(map: MapHandle, programs: Programs) -> Self {
+        Self { map, programs }
+    }
+
+    /// Runs of each program since it was loaded.
     #[must_use]
-    pub const fn new(map: MapHandle) -> Self {
-        Self { map }
+    pub fn programs(&self) -> Vec<ProgramRuns> {
+        self.programs.runs()
     }
 
     /// Each counter's name and its sum since the maps were made.

@@ -18,6 +18,7 @@ mod load;
 mod open;
 mod pin;
 mod pod;
+mod programs;
 mod run;
 mod size;
 mod skel;

@@ -8,6 +8,7 @@ use libbpf_rs::{IterOpts, Link, MapHandle, ProgramMut};
 
 use super::array::PlaceTable;
 use super::load::failed;
+use super::programs::Programs;
 use super::slots::service_tables;
 use super::{BpfError, BpfTable, ConntrackMaps, Counters, Events, Loaded};
 use crate::close::{Closer, ClosingFlow, Destroyer, Finder, FlowCloser};
@@ -90,7 +91,8 @@ impl Loaded {
     /// # Errors
     /// When the map is missing.
     pub fn counters(&self) -> Result<Counters, BpfError> {
-        Ok(Counters::new(self.map("counters")?))
+        let programs = Programs::of(self.skel.object());
+        Ok(Counters::new(self.map("counters")?, programs))
     }
 
     /// Writes how long connections are remembered, and opens what the kernel tells about them.

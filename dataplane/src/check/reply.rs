@@ -221,6 +221,11 @@ fn absent(
         Direction::Ingress => (ends.destination, "in"),
     };
     let name = message::name(end);
+    let address = end.address.parse().ok();
+    let pod = address.and_then(|address| directory.workload(address));
+    if side.verdict == NOBODY && pod.is_some_and(|pod| pod.out_of_mesh) {
+        return format!("{name} is out of the mesh (weft.io/mesh: disabled), so nothing judges it");
+    }
     match (side.verdict.as_str(), side.node.as_str()) {
         (ELSEWHERE, node) => format!("node {node} decides what {name} lets {way}"),
         (_, node) if node == directory.node() => {

@@ -20,6 +20,7 @@ mod mirror;
 mod names;
 mod plan;
 mod policies;
+mod reached;
 mod resources;
 mod service;
 mod sweep;
@@ -269,7 +270,8 @@ impl Engine {
 
     fn tell_wanted(&self) {
         let local = self.resources.workloads.values();
-        let local = local.filter(|w| w.node == self.here.node && !w.spiffe_id.is_empty());
+        let local =
+            local.filter(|w| w.node == self.here.node && !w.out_of_mesh && !w.spiffe_id.is_empty());
         let ids: BTreeSet<String> = local.map(|w| w.spiffe_id.clone()).collect();
         self.identities.send_if_modified(|known| {
             let changed = *known != ids;

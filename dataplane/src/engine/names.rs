@@ -37,7 +37,7 @@ impl Engine {
         ServicePort {
             service: super::view::service_name(listener),
             port: listener.port,
-            protocol: number(listener.protocol),
+            protocol: protocol::of(listener.protocol),
             backends: backends.collect(),
             by_proxy: listener.layer == Layer::Seven,
         }
@@ -125,16 +125,9 @@ impl Directory for Engine {
                 .backends
                 .iter()
                 .filter(|backend| addresses.contains(&backend.address.ip()));
-            ports.extend(behind.map(|b| (b.address.port(), number(listener.protocol))));
+            ports.extend(behind.map(|b| (b.address.port(), protocol::of(listener.protocol))));
         }
         ports.into_iter().collect()
-    }
-}
-
-const fn number(protocol: Protocol) -> u8 {
-    match protocol {
-        Protocol::Tcp => protocol::TCP,
-        Protocol::Udp => protocol::UDP,
     }
 }
 

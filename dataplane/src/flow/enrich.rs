@@ -6,7 +6,7 @@ use weft_proto::model::WorkloadKind;
 use weft_proto::wire::flow::v1 as wire;
 
 use super::event::is_unset;
-use super::names::object;
+use super::names::{object, shown};
 use super::{Direction, Event, EventKind, NamedEvent, Names, message, owner, protocol};
 
 const NANOS_PER_MILLI: u64 = 1_000_000;
@@ -70,7 +70,7 @@ pub(crate) fn endpoint(at: SocketAddr, identity: u32, names: &dyn Names) -> wire
         address: at.ip().to_string(),
         port: at.port().into(),
         identity,
-        identity_name: names.identity(identity).unwrap_or_default(),
+        identity_name: shown(&names.identity(identity).unwrap_or_default()),
         ..Default::default()
     };
     add_workload(&mut endpoint, at.ip(), names);
@@ -81,19 +81,17 @@ fn add_workload(endpoint: &mut wire::Endpoint, address: IpAddr, names: &dyn Name
     let Some(workload) = names.workload(address) else {
         return;
     };
-    endpoint.node.clone_from(&workload.node);
+    endpoint.node = shown(&workload.node);
     match workload.kind {
         WorkloadKind::Pod => {
             // "pod/<namespace>/<name>"
             let pod = workload.name.rsplit('/').next().unwrap_or_default();
-            pod.clone_into(&mut endpoint.pod);
-            endpoint.namespace.clone_from(&workload.namespace);
-            endpoint
-                .service_account
-                .clone_from(&workload.service_account);
-            endpoint.workload = owner::owner(workload, pod);
+            endpoint.pod = shown(pod);
+            endpoint.namespace = shown(&workload.namespace);
+            endpoint.service_account = shown(&workload.service_account);
+            endpoint.workload = shown(&owner::owner(workload, pod));
         }
-        WorkloadKind::Node => endpoint.workload.clone_from(&workload.node),
+        WorkloadKind::Node => endpoint.workload = shown(&workload.node),
     }
 }
 
@@ -101,15 +99,14 @@ pub(super) fn service(event: &Event, names: &dyn Names) -> String {
     let by_address = event
         .vip
         .and_then(|vip| names.service_at(vip, event.protocol));
-    by_address
-        .or_else(|| names.service(event.service))
-        .unwrap_or_default()
+    let name = by_address.or_else(|| names.service(event.service));
+    shown(&name.unwrap_or_default())
 }
 
 /// The deciding object and its rule: what a reader has to look at next.
 pub(super) fn policy(id: u32, names: &dyn Names) -> (String, String) {
     match names.rule(id) {
-        Some(name) => (object(&name.object), name.rule),
+        Some(name) => (shown(&object(&name.object)), shown(&name.rule)),
         None if id == 0 => Default::default(),
         // Forgotten meanwhile: the id at least tells it from others.
         None => (String::new(), format!("#{id:08x}")),

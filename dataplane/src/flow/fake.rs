@@ -52,6 +52,13 @@ impl Fake {
         workloads.insert(NODE.into(), node);
         Self { workloads }
     }
+
+    /// The cart's address is another pod's.
+    pub(crate) fn rename_cart(&mut self) {
+        if let Some(pod) = self.workloads.get_mut(&IpAddr::from(CART)) {
+            pod.name = "pod/shop/another".to_owned();
+        }
+    }
 }
 
 pub(crate) fn v6(last: u16) -> IpAddr {
@@ -71,6 +78,7 @@ fn pod(namespace: &str, name: &str, node: &str, addresses: Vec<IpAddr>) -> Workl
         spiffe_id: String::new(),
         host_network: false,
         unaccelerated: false,
+        out_of_mesh: false,
         mtls: Default::default(),
         ports: Vec::new(),
     }

@@ -60,10 +60,25 @@ impl NamedEvent {
     pub(crate) fn rule(&self) -> &str {
         &self.decider.rule
     }
+
+    /// Whether it tells of a request.
+    pub(crate) const fn is_about_request(&self) -> bool {
+        self.request.is_some()
+    }
+
+    /// Where its names are in memory. As long as somebody holds them, who finds the same places has found the same names.
+    pub(crate) fn places(&self) -> [usize; 4] {
+        [
+            Arc::as_ptr(&self.source) as usize,
+            Arc::as_ptr(&self.destination) as usize,
+            self.service.as_ptr() as usize,
+            Arc::as_ptr(&self.decider) as usize,
+        ]
+    }
 }
 
 /// The deciding object and its rule.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Decider {
     pub(super) policy: String,
     pub(super) rule: String,
@@ -73,26 +88,26 @@ pub(super) struct Decider {
 #[derive(Debug, Default)]
 pub struct Namer {
     generation: u64,
-    ends: HashMap<(IpAddr, u32), Arc<Endpoint>>,
-    services: HashMap<(u32, Option<SocketAddr>, u8), Arc<str>>,
-    deciders: HashMap<u32, Arc<Decider>>,
+    ends: Memory<(IpAddr, u32), Endpoint>,
+    services: Memory<(u32, Option<SocketAddr>, u8), str>,
+    deciders: Memory<u32, Decider>,
 }
 
 impl Namer {
-    /// Forgets what it knows if it is not of this generation of names.
+    /// Asks anew for what it knows if that is not of this generation of names.
     pub fn renew(&mut self, generation: u64) {
         if self.generation != generation {
-            *self = Self {
-                generation,
-                ..Self::default()
-            };
+            self.generation = generation;
+            self.ends.renew();
+            self.services.renew();
+            self.deciders.renew();
         }
     }
 
     /// `event` with its names.
     pub fn name(&mut self, event: Event, names: &dyn Names, clock: &Clock) -> NamedEvent {
         let mut end = |at: SocketAddr, identity: u32| {
-            remembered(&mut self.ends, (at.ip(), identity), || {
+            self.ends.get((at.ip(), identity), || {
                 Arc::new(endpoint(SocketAddr::new(at.ip(), 0), identity, names))
             })
         };
@@ -107,8 +122,8 @@ impl Namer {
             time_unix_nano: clock.unix_ns(event.time_ns),
             source,
             destination,
-            service: remembered(&mut self.services, asked, || service(&event, names).into()),
-            decider: remembered(&mut self.deciders, rule, || {
+            service: self.services.get(asked, || service(&event, names).into()),
+            decider: self.deciders.get(rule, || {
                 let (policy, rule) = policy(rule, names);
                 Arc::new(Decider { policy, rule })
             }),
@@ -118,15 +133,44 @@ impl Namer {
     }
 }
 
-fn remembered<K: Eq + Hash, V: Clone>(
-    known: &mut HashMap<K, V>,
-    key: K,
-    find: impl FnOnce() -> V,
-) -> V {
-    if known.len() >= MOST && !known.contains_key(&key) {
-        known.clear();
+/// Names of one sort. One that turns out to be as it was stays at its place in memory, where others know it by.
+#[derive(Debug)]
+struct Memory<K, V: ?Sized> {
+    known: HashMap<K, Arc<V>>,
+    /// Of former generations.
+    before: HashMap<K, Arc<V>>,
+}
+
+impl<K, V: ?Sized> Default for Memory<K, V> {
+    fn default() -> Self {
+        Self {
+            known: HashMap::new(),
+            before: HashMap::new(),
+        }
     }
-    known.entry(key).or_insert_with(find).clone()
+}
+
+impl<K: Eq + Hash, V: ?Sized + PartialEq> Memory<K, V> {
+    fn get(&mut self, key: K, find: impl FnOnce() -> Arc<V>) -> Arc<V> {
+        if let Some(known) = self.known.get(&key) {
+            return Arc::clone(known);
+        }
+        let found = find();
+        let same = self.before.remove(&key).filter(|old| **old == *found);
+        let value = same.unwrap_or(found);
+        if self.known.len() >= MOST {
+            self.known.clear();
+        }
+        self.known.insert(key, Arc::clone(&value));
+        value
+    }
+
+    fn renew(&mut self) {
+        if self.before.len() + self.known.len() > MOST {
+            self.before.clear();
+        }
+        self.before.extend(self.known.drain());
+    }
 }
 
 #[cfg(test)]
@@ -150,10 +194,30 @@ mod tests {
             let source = flow.source.expect("an end");
             assert_eq!((source.address, source.port), (stranger.to_string(), 7));
         }
-        assert!(namer.ends.len() <= MOST);
+        assert!(namer.ends.known.len() <= MOST);
         namer.renew(0);
-        assert!(!namer.ends.is_empty());
+        assert!(!namer.ends.known.is_empty());
         namer.renew(1);
-        assert!(namer.ends.is_empty() && namer.services.is_empty());
+        assert!(namer.ends.known.is_empty() && namer.services.known.is_empty());
+        assert!(namer.ends.before.len() <= MOST);
+    }
+
+    #[test]
+    fn names_that_stay_the_same_stay_where_they_are() {
+        let (mut namer, clock) = (Namer::default(), Clock::fixed(0, 0));
+        let open = event(EventKind::Open, Reason::REASON_NONE);
+        let before = namer.name(open, &Fake::new(), &clock);
+        namer.renew(1);
+        assert_eq!(
+            namer.name(open, &Fake::new(), &clock).places(),
+            before.places()
+        );
+        namer.renew(2);
+        let mut others = Fake::new();
+        others.rename_cart();
+        let after = namer.name(open, &others, &clock);
+        assert_eq!(after.places()[0], before.places()[0]);
+        assert_ne!(after.places()[1], before.places()[1]);
+        assert_eq!(after.destination().pod, "another");
     }
 }

@@ -35,6 +35,26 @@ pub trait Names {
     fn identity(&self, number: u32) -> Option<String>;
 }
 
+/// Longest name that is told: two of Kubernetes' (253 bytes) and what stands between them.
+const LONGEST: usize = 512;
+
+/// A name as it is told to people, collectors and Prometheus, whatever a control plane has sent: with control characters escaped,
+/// so that none reaches a terminal, and cut with a mark where it is too long.
+pub(crate) fn shown(name: &str) -> String {
+    let mut shown = String::with_capacity(name.len().min(LONGEST));
+    for character in name.chars() {
+        if shown.len() + character.len_utf8() > LONGEST {
+            shown.push('…');
+            break;
+        }
+        match character.is_control() {
+            true => shown.extend(character.escape_default()),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
 /// "Kind namespace/name", as people write it.
 pub(crate) fn object(object: &ObjectRef) -> String {
     let ObjectRef {
@@ -45,5 +65,23 @@ pub(crate) fn object(object: &ObjectRef) -> String {
     match namespace.as_str() {
         "" => format!("{kind} {name}"),
         _ => format!("{kind} {namespace}/{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_whatever_is_in_them() {
+        for plain in ["", "shop", "shop/cart (app=cart)", "größer \"\\"] {
+            assert_eq!(shown(plain), plain);
+        }
+        assert_eq!(
+            shown("a\n\u{1b}[31m\0\u{9b}b"),
+            r"a\n\u{1b}[31m\u{0}\u{9b}b"
+        );
+        let cut = shown(&"ä".repeat(10_000));
+        assert_eq!(cut, format!("{}…", "ä".repeat(LONGEST / 2)));
     }
 }

@@ -53,6 +53,7 @@ mod tests {
             spiffe_id: String::new(),
             host_network: false,
             unaccelerated: false,
+            out_of_mesh: false,
             mtls: Default::default(),
             ports: Vec::new(),
         };

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use weft_proto::model::Protocol;
+
 /// `IPPROTO_*`, from IANA's registry of protocol numbers.
 pub(crate) const ICMP: u8 = 1;
 pub(crate) const TCP: u8 = 6;
@@ -30,6 +32,14 @@ pub(crate) fn word(protocol: u8) -> String {
 pub(crate) fn number(word: &str) -> Option<u8> {
     let known = WORDS.iter().find(|(_, known)| *known == word);
     known.map(|(number, _)| *number)
+}
+
+/// IANA's number.
+pub(crate) const fn of(protocol: Protocol) -> u8 {
+    match protocol {
+        Protocol::Tcp => TCP,
+        Protocol::Udp => UDP,
+    }
 }
 
 /// For people: "TCP 8080", "ICMP", "protocol 47".

@@ -45,7 +45,7 @@ impl InterfaceIndex {
     }
 }
 
-/// Local pods whose interfaces are to be found: those of this node that have addresses of their own.
+/// Local pods whose interfaces are to be found: those of this node that have addresses of their own and are in the mesh.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WantedPods {
     /// Address to the name of its Workload resource.
@@ -69,8 +69,8 @@ impl WantedPods {
             ..Self::default()
         };
         for workload in workloads {
-            if workload.kind != WorkloadKind::Pod || workload.node != node || workload.host_network
-            {
+            let alone = workload.kind == WorkloadKind::Pod && !workload.host_network;
+            if !alone || workload.out_of_mesh || workload.node != node {
                 continue;
             }
             for address in &workload.addresses {

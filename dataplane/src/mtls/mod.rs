@@ -121,7 +121,8 @@ impl MtlsEngine {
     /// What the kernel is to know about a workload.
     fn entries(&self, workload: &Workload) -> BTreeMap<ModeKey, Mode> {
         let here = workload.node == self.node;
-        let is_pod = workload.kind == WorkloadKind::Pod && !workload.host_network;
+        let is_pod =
+            workload.kind == WorkloadKind::Pod && !workload.host_network && !workload.out_of_mesh;
         if !is_pod || !workload.mtls.tunnel || !(here || self.opens) {
             return BTreeMap::new();
         }

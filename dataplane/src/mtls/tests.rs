@@ -74,6 +74,7 @@ fn pod(node: &str, address: &str, mode: MtlsMode, ports: &[(u16, MtlsMode)]) -> 
         host_network: false,
         ports: Vec::new(),
         unaccelerated: false,
+        out_of_mesh: false,
         mtls: Mtls {
             mode,
             ports: ports.iter().copied().collect(),

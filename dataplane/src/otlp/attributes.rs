@@ -7,10 +7,18 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_semantic_conventions::attribute as name;
 use weft_proto::wire::flow::v1::Endpoint;
 
-use crate::flow::{NamedEvent, protocol};
+use crate::flow::{Event, NamedEvent, protocol};
 
-/// Attributes of a span, but for those of errors.
-const MOST: usize = 34;
+/// Attributes that spans of one sort share, at most.
+const MOST: usize = 26;
+/// Attributes that every span has a value of its own for.
+const OWN: [&str; 5] = [
+    name::SOURCE_PORT,
+    "weft.bytes.sent",
+    "weft.bytes.received",
+    "weft.packets.sent",
+    "weft.packets.received",
+];
 
 /// Names of what an end is, as [`who`] tells it.
 const SOURCE: [&str; 6] = [
@@ -42,23 +50,32 @@ impl Attributes {
     }
 
     pub(super) fn number(&mut self, key: &str, value: u64) {
-        self.put(
-            key,
-            Value::IntValue(i64::try_from(value).unwrap_or(i64::MAX)),
-        );
+        self.0.push(number(key, value));
     }
 
     fn put(&mut self, key: &str, value: Value) {
-        self.0.push(KeyValue {
-            key: key.to_owned(),
-            value: Some(AnyValue { value: Some(value) }),
-            ..Default::default()
-        });
+        self.0.push(attribute(key, value));
     }
 
     pub(super) fn done(self) -> Vec<KeyValue> {
         self.0
     }
+}
+
+fn attribute(key: &str, value: Value) -> KeyValue {
+    KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue { value: Some(value) }),
+        ..Default::default()
+    }
+}
+
+fn number(key: &str, value: u64) -> KeyValue {
+    attribute(key, int(value))
+}
+
+fn int(value: u64) -> Value {
+    Value::IntValue(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 /// Of whom a span tells: the workload at its end, or the node itself.
@@ -79,8 +96,8 @@ pub(super) fn resource(end: &Endpoint) -> Resource {
     }
 }
 
-/// Of a span about `named`; `path` and `word` are those of [`NamedEvent`]'s flow.
-pub(super) fn of_event(named: &NamedEvent) -> Vec<KeyValue> {
+/// What a span about `named` shares with those of its sort ([`super::template`]).
+pub(super) fn of_sort(named: &NamedEvent) -> Attributes {
     let event = &named.event;
     let mut attributes = Attributes(Vec::with_capacity(MOST));
     attributes.text(name::NETWORK_TRANSPORT, &protocol::word(event.protocol));
@@ -90,27 +107,11 @@ pub(super) fn of_event(named: &NamedEvent) -> Vec<KeyValue> {
         "ipv6"
     };
     attributes.text(name::NETWORK_TYPE, family);
-    let ends = [
-        (
-            &SOURCE,
-            name::SOURCE_ADDRESS,
-            name::SOURCE_PORT,
-            named.source(),
-            event.source,
-        ),
-        (
-            &DESTINATION,
-            name::DESTINATION_ADDRESS,
-            name::DESTINATION_PORT,
-            named.destination(),
-            event.destination,
-        ),
-    ];
-    for (keys, address, port, end, at) in ends {
-        attributes.text(address, &end.address);
-        attributes.number(port, at.port().into());
-        who(&mut attributes, keys, end);
-    }
+    attributes.text(name::SOURCE_ADDRESS, &named.source().address);
+    who(&mut attributes, &SOURCE, named.source());
+    attributes.text(name::DESTINATION_ADDRESS, &named.destination().address);
+    attributes.number(name::DESTINATION_PORT, event.destination.port().into());
+    who(&mut attributes, &DESTINATION, named.destination());
     let server = event.vip.unwrap_or(event.destination);
     asked_for(&mut attributes, server);
     attributes.text("weft.service", named.service());
@@ -119,19 +120,29 @@ pub(super) fn of_event(named: &NamedEvent) -> Vec<KeyValue> {
     attributes.text("weft.policy", named.policy());
     attributes.text("weft.rule", named.rule());
     attributes.text("weft.path", named.path());
-    let [sent, received] = event.bytes;
-    attributes.number("weft.bytes.sent", sent);
-    attributes.number("weft.bytes.received", received);
-    let [sent, received] = event.packets;
-    attributes.number("weft.packets.sent", sent);
-    attributes.number("weft.packets.received", received);
+    attributes
+}
+
+/// What a span about `event` has for itself. `attributes` are those of another one, whose memory is used again.
+pub(super) fn of_its_own(event: &Event, attributes: &mut Vec<KeyValue>) {
+    let ([sent, received], [packets_sent, packets_received]) = (event.bytes, event.packets);
+    let port = event.source.port().into();
+    let values = [port, sent, received, packets_sent, packets_received];
+    if attributes.len() < OWN.len() {
+        *attributes = OWN.map(|key| number(key, 0)).into();
+    }
+    attributes.truncate(OWN.len());
+    for (attribute, value) in attributes.iter_mut().zip(values) {
+        attribute.value = Some(AnyValue {
+            value: Some(int(value)),
+        });
+    }
     if event.rtt_us > 0 {
-        attributes.number("weft.tcp.rtt_us", event.rtt_us.into());
+        attributes.push(number("weft.tcp.rtt_us", event.rtt_us.into()));
     }
     if event.retransmits > 0 {
-        attributes.number("weft.tcp.retransmits", event.retransmits.into());
+        attributes.push(number("weft.tcp.retransmits", event.retransmits.into()));
     }
-    attributes.done()
 }
 
 /// Which workloads these are.

@@ -45,6 +45,26 @@ struct FlowLabel {
     became: &'static str,
 }
 
+/// What is counted of many flows at once.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Flows of which there are spans.
+    pub(super) spans: u64,
+    /// Flows of which there are none.
+    pub(super) nothing: u64,
+    outcomes: Vec<(Outcome, u64)>,
+}
+
+impl Tally {
+    /// A span ended so.
+    pub(super) fn count(&mut self, outcome: Outcome) {
+        match self.outcomes.iter_mut().find(|(o, _)| *o == outcome) {
+            Some((_, spans)) => *spans += 1,
+            None => self.outcomes.push((outcome, 1)),
+        }
+    }
+}
+
 /// Counters of the export.
 #[derive(Debug, Default)]
 pub struct ExportMetrics {
@@ -73,10 +93,18 @@ impl ExportMetrics {
         }
     }
 
-    /// One was looked at.
-    pub(super) fn looked_at(&self, has_spans: bool) {
-        let became = if has_spans { "spans" } else { "nothing" };
-        self.flows.get_or_create(&FlowLabel { became }).inc();
+    /// These were looked at, and these outcomes were found.
+    pub(super) fn add(&self, tally: &mut Tally) {
+        for (became, flows) in [("spans", tally.spans), ("nothing", tally.nothing)] {
+            if flows > 0 {
+                let label = FlowLabel { became };
+                self.flows.get_or_create(&label).inc_by(flows);
+            }
+        }
+        for (outcome, spans) in &tally.outcomes {
+            self.count(*outcome, *spans);
+        }
+        *tally = Tally::default();
     }
 
     pub(super) fn overtaken(&self, flows: u64) {

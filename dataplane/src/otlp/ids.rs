@@ -1,6 +1,6 @@
 //! Ids that every node makes alike from the connection itself, so that both ends are in one trace without a word between nodes.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
@@ -9,9 +9,11 @@ use crate::flow::NamedEvent;
 /// Connections without a sequence number of their own are told apart by when they began, as each node's clock has it.
 const COARSE_SECONDS: u64 = 16;
 const NANOS: u64 = 1_000_000_000;
+/// Bytes of an address and a port.
+const END: usize = 18;
 
 /// Of which end a span tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Role {
     /// Who opened the connection.
     Client,
@@ -22,25 +24,28 @@ pub(super) enum Role {
 /// By ends, protocol and the SYN's sequence number.
 pub(super) fn trace_id(named: &NamedEvent, start_unix_nano: u64) -> [u8; 16] {
     let event = &named.event;
-    let mut bytes = Vec::with_capacity(64);
-    put(&mut bytes, event.source);
-    put(&mut bytes, event.destination);
-    bytes.push(event.protocol);
     let number = match event.isn {
         0 => start_unix_nano / (COARSE_SECONDS * NANOS),
         isn => isn.into(),
     };
-    bytes.extend(number.to_be_bytes());
+    let mut bytes = [0; 2 * END + 1 + 8];
+    bytes[..END].copy_from_slice(&end(event.source));
+    bytes[END..2 * END].copy_from_slice(&end(event.destination));
+    bytes[2 * END] = event.protocol;
+    bytes[2 * END + 1..].copy_from_slice(&number.to_be_bytes());
     // Zero stands for no trace.
     xxh3_128(&bytes).max(1).to_be_bytes()
 }
 
-fn put(bytes: &mut Vec<u8>, at: SocketAddr) {
-    match at.ip() {
-        std::net::IpAddr::V4(ip) => bytes.extend(ip.to_ipv6_mapped().octets()),
-        std::net::IpAddr::V6(ip) => bytes.extend(ip.octets()),
-    }
-    bytes.extend(at.port().to_be_bytes());
+fn end(at: SocketAddr) -> [u8; END] {
+    let ip = match at.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut bytes = [0; END];
+    bytes[..16].copy_from_slice(&ip.octets());
+    bytes[16..].copy_from_slice(&at.port().to_be_bytes());
+    bytes
 }
 
 /// The span of a connection's end.

@@ -2,8 +2,8 @@
 //! interval the agent's metrics ([`report`]).
 //!
 //! A [`crate::flow::FlowLog`] is followed, so nothing waits for a collector: flows become spans ([`span`]), some are left out
-//! ([`sampling`], [`budget`]), the rest goes through a bounded queue into batches ([`task`]) and over gRPC or HTTP
-//! ([`transport`]). Each place that can lose spans counts what it lost ([`counts`]).
+//! ([`sampling`], [`budget`]), the rest is encoded ([`template`], [`batch`]) and goes in batches through a bounded queue ([`task`])
+//! and over gRPC or HTTP ([`transport`]). Each place that can lose spans counts what it lost ([`counts`]).
 //!
 //! Source: OTLP 1.9, <https://opentelemetry.io/docs/specs/otlp/>; names: the semantic conventions,
 //! <https://opentelemetry.io/docs/specs/semconv/>.
@@ -12,19 +12,23 @@ mod attributes;
 mod batch;
 mod budget;
 mod counts;
+mod encoded;
 mod ids;
 mod metrics;
+mod reached;
 mod report;
 mod requests;
 mod sampling;
 mod span;
 mod target;
 mod task;
+mod template;
 mod transport;
 
 pub use counts::{ExportMetrics, Outcome};
+pub use reached::Arrival;
 pub use report::Gather;
-pub use sampling::{Ratio, RatioError, Sampling, WorkloadRatio};
+pub use sampling::{NamedRatio, Ratio, RatioError, Sampling};
 pub use target::{Header, HeaderError, Protocol, Target, TargetError};
 pub use task::{ExportConfig, export};
 

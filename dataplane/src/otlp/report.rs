@@ -8,13 +8,18 @@ use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::Met
 use tokio_util::sync::CancellationToken;
 
 use super::metrics;
+use super::reached::Arrival;
 use super::transport::Transport;
 use crate::metrics::Metrics;
 
-/// Gives the agent's metrics as they are now; `None` while there are none.
-pub trait Gather: Send {
-    /// A look at them.
+/// What the export asks the agent for.
+pub trait Gather: Clone + Send + Sync {
+    /// The metrics as they are now; `None` while there are none.
     fn gather(&self) -> impl Future<Output = Option<Vec<MetricFamily>>> + Send;
+
+    /// Where connections to these services ("namespace/name") arrive, by their place in `services`.
+    fn reached_at(&self, services: &[String])
+    -> impl Future<Output = Vec<(usize, Arrival)>> + Send;
 }
 
 /// Sends metrics. What fails is not sent again: the next ones say as much.
@@ -57,7 +62,8 @@ impl<G: Gather> Reporter<G> {
     async fn report(&self, start: u64) -> Result<(), String> {
         let gathered = self.gather.gather().await;
         let set = gathered.ok_or("the engine has stopped")?;
-        let now = unix_nano(SystemTime::now());
+        // Somebody may have set the time back.
+        let now = unix_nano(SystemTime::now()).max(start);
         let request = metrics::request(&set, &self.node, start, now);
         let rejected = self.transport.metrics(&request).await;
         match rejected.map_err(|e| e.to_string())? {

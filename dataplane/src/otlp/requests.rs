@@ -17,7 +17,6 @@ use weft_proto::wire::flow::v1::Endpoint;
 
 use super::attributes::{self, Attributes};
 use super::ids::{self, Role};
-use super::span::Told;
 use crate::flow::{EventKind, NamedEvent};
 
 /// Connections through Envoy that are remembered; the oldest are forgotten first.
@@ -33,6 +32,14 @@ struct Known {
     trace: [u8; 16],
     source: Arc<Endpoint>,
     destination: Arc<Endpoint>,
+}
+
+/// A span of a request, and the workload that it is of.
+pub(super) struct Joined {
+    pub(super) of: Arc<Endpoint>,
+    pub(super) span: Span,
+    /// The request went wrong.
+    pub(super) urgent: bool,
 }
 
 /// Remembers connections, and keeps spans until theirs are known.
@@ -77,13 +84,13 @@ impl Requests {
     }
 
     /// One that has.
-    pub(super) fn due(&mut self, now: Instant) -> Option<Told> {
+    pub(super) fn due(&mut self, now: Instant) -> Option<Joined> {
         let is_due = self.next().is_some_and(|due| due <= now);
         let (_, span) = self.waiting.pop_front_if(|_| is_due)?;
         Some(self.join(span))
     }
 
-    fn join(&self, mut span: Span) -> Told {
+    fn join(&self, mut span: Span) -> Joined {
         let came = take(&mut span.attributes, CAME_BY).and_then(|text| ends(&text));
         let went = take(&mut span.attributes, WENT_BY).and_then(|text| ends(&text));
         let stands_for = take(&mut span.attributes, STANDS_FOR).unwrap_or_default();
@@ -109,7 +116,7 @@ impl Requests {
         let is_error = |status: &opentelemetry_proto::tonic::trace::v1::Status| {
             status.code() == StatusCode::Error
         };
-        Told {
+        Joined {
             of: if stands_for == FOR_SERVER {
                 destination
             } else {

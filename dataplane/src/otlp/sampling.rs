@@ -19,9 +19,9 @@ pub enum RatioError {
     /// No number from 0 to 1.
     #[error("{0:?} is no share: give a number from 0 to 1, as in 0.1")]
     Share(String),
-    /// No workload before it.
-    #[error("{0:?} names no workload: give NAMESPACE/WORKLOAD=SHARE, as in shop/cart=0.1")]
-    Workload(String),
+    /// No name before it.
+    #[error("{0:?} names nothing: give NAMESPACE/NAME=SHARE, as in shop/cart=0.1")]
+    Name(String),
 }
 
 impl Ratio {
@@ -48,27 +48,27 @@ impl FromStr for Ratio {
     }
 }
 
-/// A share of its own for connections to one workload.
+/// A share of its own, for connections to one service or workload.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WorkloadRatio {
-    /// "namespace/name" of what runs the pods.
-    pub workload: String,
+pub struct NamedRatio {
+    /// "namespace/name" of the service, or of what runs the pods.
+    pub name: String,
     /// Of connections to them.
     pub ratio: Ratio,
 }
 
-impl FromStr for WorkloadRatio {
+impl FromStr for NamedRatio {
     type Err = RatioError;
 
     fn from_str(given: &str) -> Result<Self, RatioError> {
-        let unnamed = || RatioError::Workload(given.to_owned());
-        let (workload, ratio) = given.rsplit_once('=').ok_or_else(unnamed)?;
-        match workload.split_once('/') {
-            Some((namespace, name))
-                if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
+        let unnamed = || RatioError::Name(given.to_owned());
+        let (name, ratio) = given.rsplit_once('=').ok_or_else(unnamed)?;
+        match name.split_once('/') {
+            Some((namespace, of))
+                if !namespace.is_empty() && !of.is_empty() && !of.contains('/') =>
             {
                 Ok(Self {
-                    workload: workload.to_owned(),
+                    name: name.to_owned(),
                     ratio: ratio.parse()?,
                 })
             }
@@ -80,37 +80,78 @@ impl FromStr for WorkloadRatio {
 /// Shares of connections that are traced. What was refused or failed always is.
 #[derive(Clone, Debug)]
 pub struct Sampling {
-    rest: Ratio,
-    workloads: BTreeMap<String, Ratio>,
+    rest: Share,
+    workloads: BTreeMap<String, Share>,
+    /// The largest first.
+    services: Vec<(String, Share)>,
+}
+
+/// A [`Ratio`] as ids are compared with it.
+#[derive(Clone, Debug)]
+struct Share {
+    /// Ids below it are left out.
+    threshold: u64,
+    /// The trace state of those that are not; `None`: there are none.
+    state: Option<String>,
+}
+
+impl From<Ratio> for Share {
+    fn from(ratio: Ratio) -> Self {
+        let threshold = ratio.threshold();
+        Self {
+            threshold,
+            state: (ratio.0 > 0.0).then(|| state(threshold)),
+        }
+    }
 }
 
 impl Sampling {
-    /// `workloads` by destination, `rest` of all others.
+    /// By destination: `services` go before `workloads`, and `rest` is of all others.
     #[must_use]
-    pub fn new(rest: Ratio, workloads: impl IntoIterator<Item = WorkloadRatio>) -> Self {
-        let workloads = workloads.into_iter().map(|w| (w.workload, w.ratio));
+    pub fn new(
+        rest: Ratio,
+        services: impl IntoIterator<Item = NamedRatio>,
+        workloads: impl IntoIterator<Item = NamedRatio>,
+    ) -> Self {
+        let mut services: Vec<_> = services.into_iter().collect();
+        services.sort_by(|a, b| b.ratio.0.total_cmp(&a.ratio.0));
+        let share = |of: NamedRatio| (of.name, of.ratio.into());
         Self {
-            rest,
-            workloads: workloads.collect(),
+            rest: rest.into(),
+            workloads: workloads.into_iter().map(share).collect(),
+            services: services.into_iter().map(share).collect(),
         }
     }
 
-    /// The trace state of a connection that is traced, `None` if it is not. `workload`: its destination's, "namespace/name".
-    pub(super) fn decide(&self, trace: [u8; 16], workload: &str) -> Option<String> {
-        let ratio = match self.workloads.is_empty() {
-            true => self.rest,
-            false => *self.workloads.get(workload).unwrap_or(&self.rest),
+    /// The trace state of a connection that is traced, `None` if it is not. `service`: the place of its destination's among
+    /// [`Sampling::services`]; `workload`: its destination's, "namespace/name".
+    pub(super) fn decide(
+        &self,
+        trace: [u8; 16],
+        service: Option<usize>,
+        workload: &str,
+    ) -> Option<&str> {
+        let service = service.and_then(|place| self.services.get(place));
+        let share = match service {
+            Some((_, share)) => share,
+            None if self.workloads.is_empty() => &self.rest,
+            None => self.workloads.get(workload).unwrap_or(&self.rest),
         };
-        let threshold = ratio.threshold();
         let random = u128::from_be_bytes(trace) as u64 & ((1 << RANDOM_BITS) - 1);
-        let traced = ratio.0 > 0.0 && random >= threshold;
-        traced.then(|| state(threshold))
+        let state = share.state.as_deref()?;
+        (random >= share.threshold).then_some(state)
     }
 
-    /// Of all but the workloads that have a share of their own, 0 to 1.
+    /// Those with a share of their own; where a destination is of several, the first one's holds.
+    pub(super) fn services(&self) -> impl Iterator<Item = &str> {
+        self.services.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Of all that have none of their own, 0 to 1.
     #[must_use]
-    pub const fn share(&self) -> f64 {
-        self.rest.0
+    pub fn share(&self) -> f64 {
+        let left_out = self.rest.threshold as f64 / (1_u64 << RANDOM_BITS) as f64;
+        self.rest.state.as_ref().map_or(0.0, |_| 1.0 - left_out)
     }
 
     /// Whether the destination's workload matters.
@@ -138,39 +179,56 @@ mod tests {
 
     fn taken(sampling: &Sampling, workload: &str) -> usize {
         let ids = (0..10_000_u64).map(|n| xxhash_rust::xxh3::xxh3_128(&n.to_be_bytes()));
-        ids.filter(|id| sampling.decide(id.to_be_bytes(), workload).is_some())
+        ids.filter(|id| sampling.decide(id.to_be_bytes(), None, workload).is_some())
             .count()
     }
 
     #[test]
     fn the_share_is_what_was_asked_for() {
         let rules = ["shop/cart=0.5", "shop/noise=0"].map(|r| r.parse().expect("a rule"));
-        let sampling = Sampling::new(ratio("0.1"), rules);
+        let sampling = Sampling::new(ratio("0.1"), [], rules);
         for (workload, wanted) in [("shop/cart", 5_000), ("a/b", 1_000), ("shop/noise", 0)] {
             let difference = taken(&sampling, workload).abs_diff(wanted);
             assert!(difference < 200, "{workload}: {difference}");
         }
-        assert_eq!(taken(&Sampling::new(Ratio::ALL, []), ""), 10_000);
+        assert_eq!(taken(&Sampling::new(Ratio::ALL, [], []), ""), 10_000);
     }
 
     #[test]
     fn what_a_smaller_share_takes_a_larger_takes_too() {
-        let [few, many] = ["0.2", "0.7"].map(|r| Sampling::new(ratio(r), []));
+        let [few, many] = ["0.2", "0.7"].map(|r| Sampling::new(ratio(r), [], []));
         for n in 0..1_000_u64 {
             let id = xxhash_rust::xxh3::xxh3_128(&n.to_be_bytes()).to_be_bytes();
-            assert!(few.decide(id, "").is_none() || many.decide(id, "").is_some());
+            assert!(few.decide(id, None, "").is_none() || many.decide(id, None, "").is_some());
         }
     }
 
     #[test]
     fn the_threshold_is_written_as_collectors_read_it() {
         let all = [0xff; 16];
-        let state = |share| Sampling::new(ratio(share), []).decide(all, "");
-        assert_eq!(state("1").as_deref(), Some(""));
-        assert_eq!(state("0.5").as_deref(), Some("ot=th:8"));
-        assert_eq!(state("0.25").as_deref(), Some("ot=th:c"));
-        assert_eq!(state("0.1").as_deref(), Some("ot=th:e666"));
-        assert_eq!(state("0"), None);
+        for (share, state) in [
+            ("1", Some("")),
+            ("0.5", Some("ot=th:8")),
+            ("0.25", Some("ot=th:c")),
+            ("0.1", Some("ot=th:e666")),
+            ("0", None),
+        ] {
+            assert_eq!(
+                Sampling::new(ratio(share), [], []).decide(all, None, ""),
+                state
+            );
+        }
+    }
+
+    #[test]
+    fn a_service_goes_before_a_workload_and_the_larger_share_before_the_smaller() {
+        let services = ["shop/dear=1", "shop/mute=0"].map(|r| r.parse().expect("a rule"));
+        let workloads = ["shop/cart=0"].map(|r| r.parse().expect("a rule"));
+        let sampling = Sampling::new(Ratio::ALL, services, workloads);
+        let names: Vec<_> = sampling.services().collect();
+        assert_eq!(names, ["shop/dear", "shop/mute"]);
+        let decided = |service| sampling.decide([0xff; 16], service, "shop/cart").is_some();
+        assert_eq!([Some(0), Some(1), None].map(decided), [true, false, false]);
     }
 
     #[test]
@@ -179,7 +237,7 @@ mod tests {
             assert!(wrong.parse::<Ratio>().is_err(), "{wrong}");
         }
         for wrong in ["0.5", "cart=0.5", "/x=1", "a/=1", "a/b/c=1", "a/b=2"] {
-            assert!(wrong.parse::<WorkloadRatio>().is_err(), "{wrong}");
+            assert!(wrong.parse::<NamedRatio>().is_err(), "{wrong}");
         }
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use opentelemetry_proto::tonic::trace::v1::span::{Event as Moment, SpanKind};
 use opentelemetry_proto::tonic::trace::v1::{Span, Status, status::StatusCode};
+use opentelemetry_semantic_conventions::attribute as name;
 use weft_proto::wire::flow::v1::Endpoint;
 
 use super::attributes::{self, Attributes};
@@ -14,57 +15,138 @@ use crate::flow::{Direction, EventKind, NamedEvent, Reason, protocol};
 const SAMPLED: u32 = 0x001;
 const PARENT_IS_REMOTE: u32 = 0x300;
 
-/// A span, and the workload that it is of.
-#[derive(Clone, Debug)]
-pub(super) struct Told {
-    pub(super) of: Arc<Endpoint>,
-    pub(super) span: Span,
+/// When and as what: what the spans of one event have in common.
+pub(super) struct Frame<'a> {
+    named: &'a NamedEvent,
+    /// Of the ends that are told of.
+    pub(super) roles: &'static [Role],
+    /// Id of the trace.
+    pub(super) trace: [u8; 16],
+    start: u64,
     /// Something was refused or went wrong: told whatever share is traced.
     pub(super) urgent: bool,
 }
 
-/// When and as what: what the spans of one event have in common.
-struct Frame<'a> {
-    named: &'a NamedEvent,
-    trace: [u8; 16],
-    start: u64,
-    error: Option<String>,
+impl<'a> Frame<'a> {
+    /// Of a flow that `node` tells of; `None` while it goes on.
+    pub(super) fn new(named: &'a NamedEvent, node: &str) -> Option<Self> {
+        let roles = roles(named, node)?;
+        let event = &named.event;
+        let end = named.time_unix_nano;
+        let start = match event.first_ns {
+            0 => end,
+            first => end.saturating_sub(event.time_ns.saturating_sub(first)),
+        };
+        Some(Self {
+            named,
+            roles,
+            trace: ids::trace_id(named, start),
+            start,
+            urgent: went_wrong(named),
+        })
+    }
+
+    /// What it is about.
+    pub(super) fn named(&self) -> &NamedEvent {
+        self.named
+    }
+
+    /// The workload at this end.
+    pub(super) fn of(&self, role: Role) -> &'a Arc<Endpoint> {
+        match role {
+            Role::Client => self.named.source(),
+            Role::Server => self.named.destination(),
+        }
+    }
+
+    /// Of the span of this end, what it shares with those of its sort.
+    pub(super) fn common(&self, role: Role) -> Span {
+        let mut attributes = attributes::of_sort(self.named);
+        if self.urgent {
+            attributes.text(name::ERROR_TYPE, self.named.event.reason.word());
+        }
+        Span {
+            name: span_name(self.named),
+            kind: match role {
+                Role::Client => SpanKind::Client,
+                Role::Server => SpanKind::Server,
+            }
+            .into(),
+            attributes: attributes.done(),
+            ..Default::default()
+        }
+    }
+
+    /// And what it has for itself, written over another one's, but for the trace's state.
+    pub(super) fn own(&self, role: Role, span: &mut Span) {
+        let event = &self.named.event;
+        let client = ids::span_id(self.trace, Role::Client);
+        let own = match role {
+            Role::Client => client,
+            Role::Server => ids::span_id(self.trace, role),
+        };
+        // A refusal or an audit is a moment of a connection, not its whole; and there may be many.
+        let moment = || ids::moment_id(self.trace, role, event.time_ns);
+        let (id, parent) = match (event.kind, role) {
+            (EventKind::Audited, _) => (moment(), Some(own)),
+            (EventKind::Denied, Role::Client) => (moment(), None),
+            (EventKind::Denied, Role::Server) => (moment(), self.is_from_pod().then_some(client)),
+            (_, Role::Client) => (own, None),
+            (_, Role::Server) => (own, self.is_from_pod().then_some(client)),
+        };
+        span.flags = match (event.kind, parent) {
+            (EventKind::Audited, _) | (_, None) => SAMPLED,
+            _ => SAMPLED | PARENT_IS_REMOTE,
+        };
+        set(&mut span.trace_id, &self.trace);
+        set(&mut span.span_id, &id);
+        set(
+            &mut span.parent_span_id,
+            parent.as_ref().map_or(&[], |p| &p[..]),
+        );
+        span.start_time_unix_nano = self.start;
+        span.end_time_unix_nano = self.named.time_unix_nano;
+        attributes::of_its_own(event, &mut span.attributes);
+        span.events = moments(self.named, self.start);
+        span.status = self.urgent.then(|| Status {
+            message: self.named.flow().message,
+            code: StatusCode::Error.into(),
+        });
+    }
+
+    /// A pod is at the client's end, whose node tells of it.
+    fn is_from_pod(&self) -> bool {
+        !self.named.source().pod.is_empty()
+    }
 }
 
-/// The spans of a flow that `node` tells of: of its end here, of both if both are here; none while it goes on.
-pub(super) fn spans(named: &NamedEvent, node: &str) -> Vec<Told> {
+fn set(bytes: &mut Vec<u8>, to: &[u8]) {
+    bytes.clear();
+    bytes.extend_from_slice(to);
+}
+
+/// Of its end here, of both if both are here.
+fn roles(named: &NamedEvent, node: &str) -> Option<&'static [Role]> {
     let event = &named.event;
-    let both_here = named.source().node == node && named.destination().node == node;
-    let roles: &[Role] = match (event.kind, event.direction) {
-        (EventKind::Open | EventKind::Ejected | EventKind::Returned, _) => return Vec::new(),
+    let both_here = || named.source().node == node && named.destination().node == node;
+    Some(match (event.kind, event.direction) {
+        (EventKind::Open | EventKind::Ejected | EventKind::Returned, _) => return None,
         // Nobody at the other end has seen it.
-        (EventKind::Expired, _) if event.reason == Reason::REASON_NO_REPLY => match event.direction
+        (EventKind::Expired, Some(Direction::Ingress))
+            if event.reason == Reason::REASON_NO_REPLY =>
         {
-            Some(Direction::Ingress) => &[Role::Server],
-            _ => &[Role::Client],
-        },
-        (EventKind::Close | EventKind::Expired, _) if both_here => &[Role::Client, Role::Server],
+            &[Role::Server]
+        }
+        (EventKind::Expired, _) if event.reason == Reason::REASON_NO_REPLY => &[Role::Client],
+        (EventKind::Close | EventKind::Expired, _) if both_here() => &[Role::Client, Role::Server],
         (_, Some(Direction::Ingress)) => &[Role::Server],
         _ => &[Role::Client],
-    };
-    let end = named.time_unix_nano;
-    let start = match event.first_ns {
-        0 => end,
-        first => end.saturating_sub(event.time_ns.saturating_sub(first)),
-    };
-    let frame = Frame {
-        named,
-        trace: ids::trace_id(named, start),
-        start,
-        error: error(named),
-    };
-    roles.iter().map(|role| frame.tell(*role)).collect()
+    })
 }
 
-/// What went wrong, in a sentence.
-fn error(named: &NamedEvent) -> Option<String> {
+fn went_wrong(named: &NamedEvent) -> bool {
     let event = &named.event;
-    let wrong = match event.kind {
+    match event.kind {
         EventKind::Denied => true,
         EventKind::Expired => event.reason == Reason::REASON_NO_REPLY,
         EventKind::Close => matches!(
@@ -72,87 +154,6 @@ fn error(named: &NamedEvent) -> Option<String> {
             Reason::REASON_REVOKED | Reason::REASON_BACKEND_GONE
         ),
         _ => false,
-    };
-    wrong.then(|| named.flow().message)
-}
-
-impl Frame<'_> {
-    fn tell(&self, role: Role) -> Told {
-        let named = self.named;
-        let of = match role {
-            Role::Client => named.source(),
-            Role::Server => named.destination(),
-        };
-        let event = &named.event;
-        // A refusal or an audit is a moment of a connection, not its whole; and there may be many.
-        let own = ids::span_id(self.trace, role);
-        let (id, parent) = match (event.kind, role) {
-            (EventKind::Audited, _) => (
-                ids::moment_id(self.trace, role, event.time_ns),
-                own.to_vec(),
-            ),
-            (EventKind::Denied, Role::Client) => {
-                (ids::moment_id(self.trace, role, event.time_ns), Vec::new())
-            }
-            (EventKind::Denied, Role::Server) => (
-                ids::moment_id(self.trace, role, event.time_ns),
-                self.client(),
-            ),
-            (_, Role::Client) => (own, Vec::new()),
-            (_, Role::Server) => (own, self.client()),
-        };
-        let flags = if parent.is_empty() || event.kind == EventKind::Audited {
-            SAMPLED
-        } else {
-            SAMPLED | PARENT_IS_REMOTE
-        };
-        let span = Span {
-            trace_id: self.trace.to_vec(),
-            span_id: id.to_vec(),
-            parent_span_id: parent,
-            flags,
-            name: span_name(named),
-            kind: match role {
-                Role::Client => SpanKind::Client,
-                Role::Server => SpanKind::Server,
-            }
-            .into(),
-            start_time_unix_nano: self.start,
-            end_time_unix_nano: named.time_unix_nano,
-            attributes: self.attributes(),
-            events: moments(named, self.start),
-            status: self.error.as_ref().map(|message| Status {
-                message: message.clone(),
-                code: StatusCode::Error.into(),
-            }),
-            ..Default::default()
-        };
-        Told {
-            of: Arc::clone(of),
-            span,
-            urgent: self.error.is_some(),
-        }
-    }
-
-    /// The client's span, where a pod is at that end: its node tells of it.
-    fn client(&self) -> Vec<u8> {
-        if self.named.source().pod.is_empty() {
-            return Vec::new();
-        }
-        ids::span_id(self.trace, Role::Client).to_vec()
-    }
-
-    fn attributes(&self) -> Vec<opentelemetry_proto::tonic::common::v1::KeyValue> {
-        let mut all = attributes::of_event(self.named);
-        if self.error.is_some() {
-            let mut more = Attributes::default();
-            more.text(
-                opentelemetry_semantic_conventions::attribute::ERROR_TYPE,
-                self.named.event.reason.word(),
-            );
-            all.extend(more.done());
-        }
-        all
     }
 }
 
@@ -184,6 +185,11 @@ fn moments(named: &NamedEvent, start: u64) -> Vec<Moment> {
     if named.path() == "envoy" {
         happened(start, "weft.layer7.handed_over", Attributes::default());
     }
+    if event.rtt_us > 0 {
+        let mut attributes = Attributes::default();
+        attributes.number("weft.tcp.rtt_us", event.rtt_us.into());
+        happened(end, "weft.tcp.rtt", attributes);
+    }
     if event.retransmits > 0 {
         let mut attributes = Attributes::default();
         attributes.number("weft.tcp.retransmits", event.retransmits.into());
@@ -207,6 +213,8 @@ fn moments(named: &NamedEvent, start: u64) -> Vec<Moment> {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+
     use super::*;
     use crate::flow::fake::Fake;
     use crate::flow::tests::event;
@@ -216,7 +224,16 @@ mod tests {
     fn told(event: Event) -> Vec<Span> {
         let clock = Clock::fixed(1_000_000_000_000, 5_000_000_000);
         let named = Namer::default().name(event, &Fake::new(), &clock);
-        spans(&named, "n1").into_iter().map(|t| t.span).collect()
+        let Some(frame) = Frame::new(&named, "n1") else {
+            return Vec::new();
+        };
+        let whole = |role: &Role| {
+            let (mut span, common) = (Span::default(), frame.common(*role));
+            frame.own(*role, &mut span);
+            let bytes = [common.encode_to_vec(), span.encode_to_vec()].concat();
+            Span::decode(bytes.as_slice()).expect("a span")
+        };
+        frame.roles.iter().map(whole).collect()
     }
 
     fn names(span: &Span) -> Vec<&str> {
@@ -228,6 +245,7 @@ mod tests {
         let closed = Event {
             first_ns: 2_000_000_000,
             proxied: true,
+            rtt_us: 210,
             retransmits: 3,
             ..event(EventKind::Close, Reason::REASON_REVOKED)
         };
@@ -238,17 +256,63 @@ mod tests {
                 names(span),
                 [
                     "weft.layer7.handed_over",
+                    "weft.tcp.rtt",
                     "weft.tcp.retransmitted",
                     "weft.policy.revoked"
                 ]
             );
             let times: Vec<u64> = span.events.iter().map(|e| e.time_unix_nano).collect();
             let (start, end) = (span.start_time_unix_nano, span.end_time_unix_nano);
-            assert_eq!(times, [start, end, end]);
+            assert_eq!(times, [start, end, end, end]);
             assert_eq!(end - start, 3_000_000_000);
         }
         let plain = told(event(EventKind::Close, Reason::REASON_FIN));
         assert!(plain.iter().all(|span| names(span).is_empty()));
+    }
+
+    #[test]
+    fn an_expiry_is_told_with_its_reason() {
+        let idle = told(event(EventKind::Expired, Reason::REASON_IDLE));
+        assert_eq!(idle.len(), 2);
+        for span in &idle {
+            assert_eq!(names(span), ["weft.expired"]);
+            let attribute = &span.events[0].attributes[0];
+            assert_eq!(attribute.key, "weft.reason");
+            assert!(format!("{:?}", attribute.value).contains("idle-timeout"));
+            assert!(span.status.is_none(), "{span:?}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_jumps_changes_neither_trace_nor_length() {
+        let closed = Event {
+            first_ns: 2_000_000_000,
+            isn: 77,
+            ..event(EventKind::Close, Reason::REASON_FIN)
+        };
+        // As of the batch that tells of it: an hour later, years earlier, before 1970.
+        let whens = [
+            1_800_000_000_000_000_000,
+            1_800_003_600_000_000_000,
+            7_000_000_000,
+            0,
+        ];
+        let spans = whens.map(|unix_ns| {
+            let clock = Clock::fixed(unix_ns, 5_000_000_000);
+            let named = Namer::default().name(closed, &Fake::new(), &clock);
+            let frame = Frame::new(&named, "n1").expect("a span");
+            let mut span = Span::default();
+            frame.own(Role::Client, &mut span);
+            span
+        });
+        for span in &spans {
+            assert_eq!(span.trace_id, spans[0].trace_id);
+            assert!(span.start_time_unix_nano <= span.end_time_unix_nano);
+        }
+        for span in &spans[..3] {
+            let length = span.end_time_unix_nano - span.start_time_unix_nano;
+            assert_eq!(length, 3_000_000_000);
+        }
     }
 
     #[test]

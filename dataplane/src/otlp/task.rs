@@ -8,20 +8,23 @@ use prost::Message;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::batch;
+use super::batch::Batch;
 use super::budget::Budget;
-use super::counts::Outcome;
+use super::counts::{Outcome, Tally};
+use super::ids::Role;
+use super::reached::Reached;
 use super::report::{Gather, Reporter};
-use super::requests::Requests;
+use super::requests::{Joined, Requests};
 use super::sampling::Sampling;
-use super::span::{Told, spans};
+use super::span::Frame;
 use super::target::{Header, Target};
+use super::template::Templates;
 use super::transport::{Again, SendError, Transport};
-use crate::flow::{FlowLog, NamedEvent};
+use crate::flow::{Chunk, FlowLog, NamedEvent};
 use crate::metrics::Metrics;
 
-/// Spans that wait for the collector, about 2 KiB each.
-const QUEUE: usize = 8_192;
+/// Batches that wait for the collector: 8,192 spans, about 1.5 KiB each.
+const QUEUE: usize = 16;
 /// Spans of a request.
 const BATCH: usize = 512;
 /// A batch is not waited for longer than this.
@@ -69,12 +72,17 @@ pub async fn export(
         every: config.metrics_interval,
         transport: transport.clone(),
         metrics: Arc::clone(&metrics),
-        gather,
+        gather: gather.clone(),
     };
     let feeder = Feeder {
         node,
+        reached: Reached::new(&config.sampling),
         sampling: config.sampling,
         budget: Budget::new(config.bytes_per_second, Instant::now()),
+        templates: Templates::default(),
+        scratch: Span::default(),
+        open: Batch::default(),
+        tally: Tally::default(),
         queue,
         metrics: Arc::clone(&metrics),
         requests: Requests::default(),
@@ -87,19 +95,25 @@ pub async fn export(
     };
     let (feeding, reporting) = (drain.clone(), drain.clone());
     tokio::join!(
-        feeder.run(log, requests, feeding),
+        feeder.run(log, requests, gather, feeding),
         reporter.run(reporting),
         sender.run(waiting, drain)
     );
     Ok(())
 }
 
-/// Makes spans, and waits for nobody.
+/// Makes spans, encodes them into batches, and waits for nobody.
 struct Feeder {
     node: String,
     sampling: Sampling,
+    reached: Reached,
     budget: Budget,
-    queue: mpsc::Sender<Told>,
+    templates: Templates,
+    /// Written over for each span.
+    scratch: Span,
+    open: Batch,
+    tally: Tally,
+    queue: mpsc::Sender<Batch>,
     metrics: Arc<Metrics>,
     requests: Requests,
 }
@@ -109,73 +123,128 @@ impl Feeder {
         mut self,
         log: FlowLog,
         mut spans: mpsc::Receiver<Span>,
+        gather: impl Gather,
         drain: CancellationToken,
     ) {
         let (_, mut cursor) = log.follow();
+        let mut due = tokio::time::Instant::now();
         loop {
-            let due = self.requests.next();
-            tokio::select! {
-                () = drain.cancelled() => return,
-                chunk = cursor.next() => {
-                    self.metrics.export.overtaken(chunk.lost);
-                    for named in &chunk.flows {
-                        self.requests.remember(named);
-                        self.tell(named);
-                    }
+            let request_due = self.requests.next();
+            let chunk = tokio::select! {
+                biased;
+                () = drain.cancelled() => break,
+                () = tokio::time::sleep_until(due), if !self.open.is_empty() => {
+                    self.hand_over();
+                    due = tokio::time::Instant::now() + LINGER;
+                    continue;
                 }
-                Some(span) = spans.recv() => self.requests.wait(span, Instant::now()),
-                () = sleep_until(due) => {}
+                () = sleep_until(request_due) => Chunk::default(),
+                chunk = cursor.next() => chunk,
+                Some(span) = spans.recv() => {
+                    self.requests.wait(span, Instant::now());
+                    continue;
+                }
+            };
+            if self.open.is_empty() {
+                due = tokio::time::Instant::now() + LINGER;
             }
-            while let Some(told) = self.requests.due(Instant::now()) {
-                let outcome = self.pay(&told).and_then(|()| self.put(told));
-                if let Err(outcome) = outcome {
-                    self.metrics.export.count(outcome, 1);
+            self.metrics.export.overtaken(chunk.lost);
+            self.reached.refresh(&gather, Instant::now()).await;
+            for named in &chunk.flows {
+                self.requests.remember(named);
+                self.tell(named);
+            }
+            while let Some(joined) = self.requests.due(Instant::now()) {
+                if let Err(outcome) = self.add_request(&joined) {
+                    self.tally.count(outcome);
                 }
             }
+            self.metrics.export.add(&mut self.tally);
             // A flood must not keep this thread from its other tasks.
             tokio::task::yield_now().await;
         }
-    }
-
-    fn put(&self, told: Told) -> Result<(), Outcome> {
-        self.queue.try_send(told).map_err(|_| Outcome::queue_full)
+        self.hand_over();
+        let left = self.open.len() as u64;
+        self.metrics.export.count(Outcome::failed, left);
     }
 
     fn tell(&mut self, named: &NamedEvent) {
-        let spans = spans(named, &self.node);
-        self.metrics.export.looked_at(!spans.is_empty());
-        for mut told in spans {
-            let outcome = self.admit(named, &mut told).and_then(|()| self.put(told));
-            if let Err(outcome) = outcome {
-                self.metrics.export.count(outcome, 1);
+        let Some(frame) = Frame::new(named, &self.node) else {
+            self.tally.nothing += 1;
+            return;
+        };
+        self.tally.spans += 1;
+        let chosen = self.choose(&frame);
+        for role in frame.roles {
+            if let Err(outcome) = chosen.and_then(|()| self.add(&frame, *role)) {
+                self.tally.count(outcome);
             }
         }
     }
 
-    fn admit(&mut self, named: &NamedEvent, told: &mut Told) -> Result<(), Outcome> {
-        if !told.urgent {
+    /// Writes the trace state of what is traced.
+    fn choose(&mut self, frame: &Frame<'_>) -> Result<(), Outcome> {
+        let state = if frame.urgent {
+            ""
+        } else {
+            let named = frame.named();
+            let service = self.reached.service(named);
             let workload = if self.sampling.by_workload() {
                 let to = named.destination();
                 format!("{}/{}", to.namespace, to.workload)
             } else {
                 String::new()
             };
-            let trace = told.span.trace_id.as_slice().try_into().unwrap_or_default();
-            let state = self.sampling.decide(trace, &workload);
-            told.span.trace_state = state.ok_or(Outcome::sampled_out)?;
-        }
-        self.pay(told)
+            let state = self.sampling.decide(frame.trace, service, &workload);
+            state.ok_or(Outcome::sampled_out)?
+        };
+        self.scratch.trace_state.clear();
+        self.scratch.trace_state.push_str(state);
+        Ok(())
     }
 
-    /// Of the second's bytes.
-    fn pay(&mut self, told: &Told) -> Result<(), Outcome> {
-        if !self.budget.is_bounded() {
-            return Ok(());
+    fn add(&mut self, frame: &Frame<'_>, role: Role) -> Result<(), Outcome> {
+        if self.open.len() >= BATCH && !self.hand_over() {
+            return Err(Outcome::queue_full);
         }
-        let bytes = told.span.encoded_len();
-        match self.budget.take(bytes, told.urgent, Instant::now()) {
-            true => Ok(()),
-            false => Err(Outcome::over_budget),
+        frame.own(role, &mut self.scratch);
+        let common = self.templates.of(frame, role);
+        if self.budget.is_bounded() {
+            let bytes = common.len() + self.scratch.encoded_len();
+            if !self.budget.take(bytes, frame.urgent, Instant::now()) {
+                return Err(Outcome::over_budget);
+            }
+        }
+        self.open.put(frame.of(role), common, &self.scratch);
+        Ok(())
+    }
+
+    /// A request, whose share Envoy has chosen.
+    fn add_request(&mut self, joined: &Joined) -> Result<(), Outcome> {
+        if self.open.len() >= BATCH && !self.hand_over() {
+            return Err(Outcome::queue_full);
+        }
+        if self.budget.is_bounded() {
+            let bytes = joined.span.encoded_len();
+            if !self.budget.take(bytes, joined.urgent, Instant::now()) {
+                return Err(Outcome::over_budget);
+            }
+        }
+        self.open.put(&joined.of, &[], &joined.span);
+        Ok(())
+    }
+
+    /// False: the queue is full, and the batch stays.
+    fn hand_over(&mut self) -> bool {
+        // Nothing is exported that was not looked at, in whatever order both are read.
+        self.metrics.export.add(&mut self.tally);
+        match self.queue.try_reserve() {
+            Ok(room) if !self.open.is_empty() => {
+                room.send(std::mem::take(&mut self.open));
+                true
+            }
+            Ok(_) => true,
+            Err(_) => false,
         }
     }
 }
@@ -198,14 +267,14 @@ struct Sender {
 }
 
 impl Sender {
-    async fn run(mut self, mut waiting: mpsc::Receiver<Told>, drain: CancellationToken) {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Batch>, drain: CancellationToken) {
         let metrics = Arc::clone(&self.metrics);
         let ending = async {
             drain.cancelled().await;
             tokio::time::sleep(FAREWELL).await;
         };
         tokio::pin!(ending);
-        while let Some(batch) = next_batch(&mut waiting).await {
+        while let Some(batch) = waiting.recv().await {
             let spans = batch.len() as u64;
             tokio::select! {
                 () = self.deliver(batch) => {}
@@ -216,17 +285,18 @@ impl Sender {
             }
         }
         // Whatever waits still, now that nothing more comes.
-        while waiting.recv().await.is_some() {
-            metrics.export.count(Outcome::failed, 1);
+        while let Some(batch) = waiting.recv().await {
+            metrics.export.count(Outcome::failed, batch.len() as u64);
         }
     }
 
-    async fn deliver(&mut self, batch: Vec<Told>) {
+    async fn deliver(&mut self, batch: Batch) {
         let spans = batch.len() as u64;
-        let request = batch::request(batch);
+        let request = batch.encode();
+        drop(batch);
         let mut pause = FIRST_PAUSE;
         for attempt in 1.. {
-            let error = match self.transport.traces(&request).await {
+            let error = match self.transport.traces(request.clone()).await {
                 Ok(rejected) => return self.arrived(spans, rejected.min(spans)),
                 Err(error) => error,
             };
@@ -267,20 +337,4 @@ impl Sender {
             );
         }
     }
-}
-
-/// `None`: there will be no more.
-async fn next_batch(waiting: &mut mpsc::Receiver<Told>) -> Option<Vec<Told>> {
-    let mut batch = vec![waiting.recv().await?];
-    let full = async {
-        while batch.len() < BATCH {
-            let room = BATCH - batch.len();
-            if waiting.recv_many(&mut batch, room).await == 0 {
-                return;
-            }
-        }
-    };
-    // What was received stays in the batch when time is up.
-    let _ = tokio::time::timeout(LINGER, full).await;
-    Some(batch)
 }

@@ -1,5 +1,7 @@
 //! The export against collectors that are slow, broken or not there: each span is counted once, wherever it ends.
 
+mod strangers;
+
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -24,10 +26,10 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{ExportConfig, Gather, Outcome, Ratio, Sampling, export};
-use crate::flow::fake::Fake;
+use super::{Arrival, ExportConfig, Gather, Outcome, Ratio, Sampling, export};
+use crate::flow::fake::{CART, Fake, WEB};
 use crate::flow::tests::event;
-use crate::flow::{Clock, Direction, Event, EventKind, FlowLog, Namer, Reason};
+use crate::flow::{Clock, Direction, Event, EventKind, FlowLog, Namer, Reason, protocol};
 use crate::metrics::{Metrics, Snapshot};
 
 /// A collector over HTTP.
@@ -108,11 +110,18 @@ async fn take_metrics(State(collector): State<Collector>, body: Bytes) -> Respon
 }
 
 /// The metrics of an agent that has nothing else to show.
+#[derive(Clone)]
 struct Looks(Arc<Metrics>);
 
 impl Gather for Looks {
     async fn gather(&self) -> Option<Vec<MetricFamily>> {
         self.0.gather(&Snapshot::default()).ok()
+    }
+
+    async fn reached_at(&self, services: &[String]) -> Vec<(usize, Arrival)> {
+        let cart = services.iter().position(|name| name == "shop/cart");
+        let arrival = ((CART, 8080).into(), protocol::TCP);
+        cart.map(|place| (place, arrival)).into_iter().collect()
     }
 }
 
@@ -194,7 +203,7 @@ fn closed(count: u32) -> impl Iterator<Item = Event> {
 }
 
 fn all() -> Sampling {
-    Sampling::new(Ratio::ALL, [])
+    Sampling::new(Ratio::ALL, [], [])
 }
 
 #[tokio::test]
@@ -260,7 +269,7 @@ async fn without_a_collector_memory_is_bounded_and_losses_are_counted() {
 async fn refusals_are_told_whatever_is_left_out() {
     let collector = Collector::default();
     let address = collector.clone().start().await;
-    let none = Sampling::new("0".parse().expect("a share"), []);
+    let none = Sampling::new("0".parse().expect("a share"), [], []);
     let site = Site::start(&format!("http://{address}/v1/traces"), none, 0).await;
     site.tell(closed(100));
     site.tell((0..5).map(|time_ns| Event {
@@ -276,6 +285,26 @@ async fn refusals_are_told_whatever_is_left_out() {
             .iter()
             .all(|s| s.status.as_ref().is_some_and(|s| s.code == 2))
     );
+    site.stop().await;
+}
+
+#[tokio::test]
+async fn a_service_has_its_own_share_by_where_its_connections_arrive() {
+    let collector = Collector::default();
+    let address = collector.clone().start().await;
+    let sampling = Sampling::new(
+        "0".parse().expect("a share"),
+        ["shop/cart=1".parse().expect("a rule")],
+        [],
+    );
+    let site = Site::start(&format!("http://{address}/v1/traces"), sampling, 0).await;
+    site.tell(closed(10));
+    site.tell(closed(5).map(|closed| Event {
+        destination: (WEB, 8080).into(),
+        ..closed
+    }));
+    site.until(Outcome::exported, 10).await;
+    site.until(Outcome::sampled_out, 5).await;
     site.stop().await;
 }
 

@@ -7,23 +7,25 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_client::MetricsServiceClient;
 use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
-use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
+use tonic::client::Grpc;
 use tonic::codegen::Bytes;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::http::{Method, Request, Response, StatusCode, Uri, header};
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue};
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
 
+use super::encoded::Encoded;
 use super::target::{Header, Protocol, Target};
 
+/// Methods of OTLP's services.
+const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+const METRICS: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 const CONNECT: Duration = Duration::from_secs(5);
 /// A whole request, as the OTLP exporters' own default.
 const REQUEST: Duration = Duration::from_secs(10);
@@ -102,17 +104,15 @@ impl Transport {
         }
     }
 
-    /// Sends a batch; returns how many of its spans the collector refused.
+    /// Sends an encoded [`ExportTraceServiceRequest`]; returns how many of its spans the collector refused.
+    ///
+    /// [`ExportTraceServiceRequest`]: opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest
     ///
     /// # Errors
     /// When it did not arrive.
-    pub(super) async fn traces(&self, batch: &ExportTraceServiceRequest) -> Result<u64, SendError> {
+    pub(super) async fn traces(&self, batch: Bytes) -> Result<u64, SendError> {
         let answer: ExportTraceServiceResponse = match self {
-            Self::Grpc { channel, headers } => {
-                let mut client = TraceServiceClient::new(channel.clone());
-                let answer = client.export(request(batch.clone(), headers)).await;
-                answer.map_err(|status| of_status(&status))?.into_inner()
-            }
+            Self::Grpc { channel, headers } => rpc(channel, TRACES, headers, batch).await?,
             Self::Http {
                 client,
                 target,
@@ -131,12 +131,9 @@ impl Transport {
         &self,
         metrics: &ExportMetricsServiceRequest,
     ) -> Result<u64, SendError> {
+        let metrics = metrics.encode_to_vec().into();
         let answer: ExportMetricsServiceResponse = match self {
-            Self::Grpc { channel, headers } => {
-                let mut client = MetricsServiceClient::new(channel.clone());
-                let answer = client.export(request(metrics.clone(), headers)).await;
-                answer.map_err(|status| of_status(&status))?.into_inner()
-            }
+            Self::Grpc { channel, headers } => rpc(channel, METRICS, headers, metrics).await?,
             Self::Http {
                 client,
                 target,
@@ -148,12 +145,22 @@ impl Transport {
     }
 }
 
-fn request<T>(message: T, headers: &[(AsciiMetadataKey, AsciiMetadataValue)]) -> tonic::Request<T> {
+/// Calls `method` with an encoded message.
+async fn rpc<A: Message + Default + 'static>(
+    channel: &Channel,
+    method: &'static str,
+    headers: &[(AsciiMetadataKey, AsciiMetadataValue)],
+    message: Bytes,
+) -> Result<A, SendError> {
     let mut request = tonic::Request::new(message);
     for (name, value) in headers {
         request.metadata_mut().insert(name.clone(), value.clone());
     }
-    request
+    let mut client = Grpc::new(channel.clone());
+    client.ready().await.map_err(|e| transient(chain(&e)))?;
+    let path = PathAndQuery::from_static(method);
+    let answer = client.unary(request, path, Encoded::default()).await;
+    Ok(answer.map_err(|status| of_status(&status))?.into_inner())
 }
 
 fn http_client(is_tls: bool) -> Result<HttpClient, String> {
@@ -177,9 +184,9 @@ async fn post<A: Message + Default>(
     client: &HttpClient,
     uri: &Uri,
     headers: &[Header],
-    message: &impl Message,
+    message: Bytes,
 ) -> Result<A, SendError> {
-    let exchanged = exchange(client, uri, headers, message.encode_to_vec());
+    let exchanged = exchange(client, uri, headers, message);
     let body = tokio::time::timeout(REQUEST, exchanged)
         .await
         .map_err(|_| transient(format!("no answer within {REQUEST:?}")))??;
@@ -190,7 +197,7 @@ async fn exchange(
     client: &HttpClient,
     uri: &Uri,
     headers: &[Header],
-    body: Vec<u8>,
+    body: Bytes,
 ) -> Result<Bytes, SendError> {
     let mut request = Request::builder()
         .method(Method::POST)
@@ -200,7 +207,7 @@ async fn exchange(
         request = request.header(&header.name, &header.value);
     }
     let request = request
-        .body(Full::new(Bytes::from(body)))
+        .body(Full::new(body))
         .map_err(|e| permanent(e.to_string()))?;
     let sent = match client {
         HttpClient::Plain(client) => client.request(request).await,

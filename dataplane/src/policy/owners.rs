@@ -128,14 +128,17 @@ impl Owners {
         self.names.keys().chain(host).copied()
     }
 
-    /// Pods of this node that have addresses of their own.
+    /// Pods of this node that have addresses of their own, and are in the mesh.
     pub(super) fn local_pods(&self) -> impl Iterator<Item = &Workload> {
         let all = self.workloads.values().map(|known| &known.workload);
         all.filter(|workload| self.is_local(workload))
     }
 
     pub(super) fn is_local(&self, workload: &Workload) -> bool {
-        workload.kind == WorkloadKind::Pod && !workload.host_network && workload.node == self.here
+        workload.kind == WorkloadKind::Pod
+            && !workload.host_network
+            && !workload.out_of_mesh
+            && workload.node == self.here
     }
 
     /// A node before its host-network pods, these before others, and of those a local one.

@@ -143,11 +143,14 @@ impl Session<'_> {
             tracing::warn!("passing over a response of type {url:?}, which was not asked for");
             return Ok(());
         };
+        let metrics = Arc::clone(&self.metrics);
+        let behind = metrics.lag.received(received);
         let nonce = P::nonce(&response).to_owned();
         let version = P::version(&response).to_owned();
         let more_follows = P::more_follows(&response);
         let decoded = decode::<P>(resource_type, response, pool).await;
         let (applied, count) = self.apply(resource_type, decoded).await?;
+        drop(behind);
         self.metrics
             .applied(resource_type, received.elapsed(), count);
         self.status.update(|s| {

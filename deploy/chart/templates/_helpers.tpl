@@ -68,3 +68,70 @@ weft-control.{{ .Release.Namespace }}.svc
     resources: [events]
     verbs: [create]
 {{- end }}
+
+{{- /* What agents and their cleanup may do. */ -}}
+{{- define "weft.agentRights" -}}
+privileged: false
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+runAsUser: 0
+capabilities:
+  drop: [ALL]
+  # BPF, PERFMON: programs, maps, iterators. NET_ADMIN: attaching, destroying sockets, Envoy's transparent
+  # sockets. SYS_ADMIN, SYS_PTRACE: entering the network namespaces of pods to close connections there.
+  add: [BPF, PERFMON, NET_ADMIN, SYS_ADMIN, SYS_PTRACE]
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "weft.agentMounts" -}}
+- name: bpffs
+  mountPath: /host/bpf
+  mountPropagation: HostToContainer
+- name: cgroup
+  mountPath: /host/cgroup
+- name: run
+  mountPath: /run/weft
+- name: tmp
+  mountPath: /tmp
+{{- end }}
+
+{{- define "weft.agentVolumes" -}}
+- name: bpffs
+  hostPath:
+    path: {{ .Values.agent.bpffs }}
+    type: Directory
+- name: cgroup
+  hostPath:
+    path: {{ .Values.agent.cgroup }}
+    type: Directory
+- name: run
+  hostPath:
+    path: {{ .Values.agent.runDir }}
+    type: DirectoryOrCreate
+- name: tmp
+  emptyDir: {}
+{{- end }}
+
+{{- /* Takes everything out of a node's kernel, and ends. Fails, and so is tried again, while an agent still runs there. */ -}}
+{{- define "weft.cleanup" -}}
+- name: cleanup
+  image: {{ include "weft.image" . }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  args: [cleanup, --bpffs=/host/bpf/weft, --cgroup=/host/cgroup, --run-dir=/run/weft]
+  resources:
+    {{- toYaml .Values.agent.resources | nindent 4 }}
+  securityContext:
+    {{- include "weft.agentRights" . | nindent 4 }}
+  volumeMounts:
+    {{- include "weft.agentMounts" . | nindent 4 }}
+{{- end }}
+
+{{- /* Nodes by the value of their label weft.io/mesh. */ -}}
+{{- define "weft.nodeLabel" -}}
+nodeAffinity:
+  requiredDuringSchedulingIgnoredDuringExecution:
+    nodeSelectorTerms:
+      - matchExpressions:
+          - {key: weft.io/mesh, operator: {{ .operator }}, values: [{{ .value }}]}
+{{- end }}

@@ -26,6 +26,7 @@ pub fn encode_workload(workload: &Workload) -> Pb {
         zone: workload.zone.clone(),
         ports: workload.ports.iter().map(encode_port).collect(),
         unaccelerated: workload.unaccelerated,
+        out_of_mesh: workload.out_of_mesh,
         mtls: encode_mode(workload.mtls.mode),
         port_mtls: (workload.mtls.ports.iter())
             .map(|(port, mode)| (u32::from(*port), encode_mode(*mode)))
@@ -106,6 +107,7 @@ pub fn decode_workload(pb: &Pb) -> Result<Workload, ConvertError> {
             .map(|(i, port)| decode_port(port).map_err(|e| e.within(&format!("ports[{i}]"))))
             .collect::<Result<_, _>>()?,
         unaccelerated: pb.unaccelerated,
+        out_of_mesh: pb.out_of_mesh,
         mtls: decode_mtls(pb)?,
     })
 }

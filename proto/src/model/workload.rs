@@ -55,6 +55,8 @@ pub struct Workload {
     pub ports: Vec<NamedPort>,
     /// Its connections stay with TCP where they could go from socket to socket.
     pub unaccelerated: bool,
+    /// Nothing of Weft is at its interface: no policy is asked there, nothing is counted, no tunnel ends there.
+    pub out_of_mesh: bool,
     /// How connections from other nodes have to reach it.
     pub mtls: Mtls,
 }

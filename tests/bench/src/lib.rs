@@ -2,6 +2,7 @@
 //!
 //! `weft-bench run` makes a lab of network namespaces with a site for each peer,
 //! drives the same load through all of them in turns, and writes tables and plots.
+//! `weft-bench scale` measures what a large cluster costs the control plane.
 //! `weft-bench policies` measures what a change of policy costs the agent.
 //! `weft-bench sidecars` compares requests through Weft with those through a pair of sidecars.
 //! See `docs/bench/README.md` for what is measured and how.
@@ -20,6 +21,7 @@ pub mod policies;
 pub mod report;
 pub mod results;
 pub mod run;
+pub mod scale;
 pub mod sidecars;
 pub mod site;
 pub mod stage;

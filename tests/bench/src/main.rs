@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use weft_bench::{load, policies, report, run, sidecars, traced};
+use weft_bench::{load, policies, report, run, scale, sidecars, traced};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -20,6 +20,8 @@ enum Verb {
     Run(run::Options),
     /// Measure what a change of policy costs the agent (needs root)
     Policies(policies::Options),
+    /// Measure what a large cluster with many nodes costs the control plane
+    Scale(scale::Options),
     /// Measure what it costs to tell of connections, and to trace them (needs root)
     Traced(traced::Options),
     /// Measure requests through Weft and through a pair of sidecars (needs root)
@@ -50,6 +52,7 @@ fn main() -> Result<()> {
     match Arguments::parse().verb {
         Verb::Run(options) => run::run(&options),
         Verb::Policies(options) => policies::run(&options),
+        Verb::Scale(options) => scale::run(&options),
         Verb::Traced(options) => traced::run(&options),
         Verb::Sidecars(options) => sidecars::run(&options),
         Verb::Report { out } => report::write(&report::read(&out)?, &out),

@@ -154,6 +154,7 @@ fn pod(index: u32, local: bool) -> Workload {
         labels: labels.into(),
         host_network: false,
         unaccelerated: false,
+        out_of_mesh: false,
         mtls: Default::default(),
         ports: Vec::new(),
     }

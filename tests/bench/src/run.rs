@@ -38,6 +38,12 @@ pub struct Options {
     /// Nothing but what policies cost pods
     #[arg(long, conflicts_with_all = ["no_policies", "sizes", "quick"])]
     only_policies: bool,
+    /// Of what policies cost, only cases with this in their names
+    #[arg(long, default_value = "", hide_default_value = true)]
+    policy_cases: String,
+    /// Of what policies cost, only the first so many crowds
+    #[arg(long, default_value_t = usize::MAX, hide_default_value = true)]
+    policy_crowds: usize,
     /// Leave out requests over open connections
     #[arg(long)]
     no_requests: bool,
@@ -127,6 +133,8 @@ pub fn run(options: &Options) -> Result<()> {
             weft: settings.weft.clone(),
             rounds: settings.load.rounds,
             slice_ms: settings.load.slice_ms,
+            cases: options.policy_cases.clone(),
+            crowds: options.policy_crowds,
         })?;
     }
     report::write(&results, &options.out)?;

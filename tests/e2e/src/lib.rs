@@ -18,6 +18,7 @@ pub mod mesh;
 pub mod otelcol;
 pub mod prometheus;
 pub mod reach;
+pub mod samples;
 pub mod stats;
 pub mod town;
 pub mod wait;

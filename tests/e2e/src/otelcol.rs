@@ -97,9 +97,22 @@ impl Otelcol {
     /// # Errors
     /// When it does not get ready.
     pub fn start(lab: &Lab, node: &Node) -> Result<Self> {
+        Self::start_with(lab, node, "")
+    }
+
+    /// As [`Otelcol::start`], with TLS: `certificate` and `key` are PEM files.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_tls(lab: &Lab, node: &Node, certificate: &Path, key: &Path) -> Result<Self> {
+        let tls = format!(", tls: {{cert_file: {certificate:?}, key_file: {key:?}}}");
+        Self::start_with(lab, node, &tls)
+    }
+
+    fn start_with(lab: &Lab, node: &Node, tls: &str) -> Result<Self> {
         let file = lab.dir().join("collected.jsonl");
         let config = lab.dir().join("collector.yaml");
-        fs::write(&config, configuration(&file))?;
+        fs::write(&config, configuration(&file, tls))?;
         let command = node.command(binary()).arg("--config").arg(&config);
         let mut process = command.spawn()?;
         process.wait_for_line("Everything is ready", LONG)?;
@@ -154,13 +167,13 @@ impl Otelcol {
     }
 }
 
-fn configuration(file: &Path) -> String {
+fn configuration(file: &Path, tls: &str) -> String {
     format!(
         "receivers:
   otlp:
     protocols:
-      grpc: {{endpoint: '0.0.0.0:{GRPC}'}}
-      http: {{endpoint: '0.0.0.0:{HTTP}'}}
+      grpc: {{endpoint: '0.0.0.0:{GRPC}'{tls}}}
+      http: {{endpoint: '0.0.0.0:{HTTP}'{tls}}}
 exporters:
   file: {{path: {file:?}, flush_interval: 100ms}}
 service:

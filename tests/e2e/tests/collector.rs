@@ -1,6 +1,7 @@
 //! Two nodes tell a real OpenTelemetry Collector of what a known workload did: one over gRPC, one over HTTP.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 use weft_e2e::mesh::TARGET;
 use weft_e2e::otelcol::{self, Otelcol, Span};
+use weft_e2e::samples::scrape;
 use weft_e2e::wait::LONG;
 use weft_e2e::{Mesh, Result, eventually};
 use weft_lab::{GetOptions, Lab, PodSpec, Process, WeftOptions, addr};
@@ -265,4 +267,77 @@ fn every_refusal_is_told_once_with_its_reason() -> Result {
         }
     }
     is_well_formed(&otelcol.spans()?)
+}
+
+/// A certificate of its own for an address, and its key, as PEM files.
+fn certificate(folder: &Path, name: &str, address: IpAddr) -> Result<(PathBuf, PathBuf)> {
+    let mut params = rcgen::CertificateParams::default();
+    params.subject_alt_names = vec![rcgen::SanType::IpAddress(address)];
+    let key = rcgen::KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    let files = ["crt", "key"].map(|end| folder.join(format!("{name}.{end}")));
+    fs::write(&files[0], certificate.pem())?;
+    fs::write(&files[1], key.serialize_pem())?;
+    let [certificate, key] = files;
+    Ok((certificate, key))
+}
+
+#[test]
+fn over_tls_only_a_collector_that_proves_itself_is_told() -> Result {
+    let pod = |name: &str, node: &str| PodSpec::new(name, node).label("app", name);
+    let builder = ["n1", "n2", "n3"].into_iter();
+    let builder = builder.fold(Lab::builder(), |builder, node| {
+        let ends = [("client", node), ("server", node)];
+        ends.iter()
+            .fold(builder.node(node), |builder, (end, node)| {
+                builder.pod(pod(&format!("{end}-{node}"), node))
+            })
+    });
+    let address = addr::node(1).v4;
+    let folder = tempfile::tempdir()?;
+    let (known, key) = certificate(folder.path(), "collector", address.into())?;
+    let (another, _) = certificate(folder.path(), "another", address.into())?;
+    // Two trust its certificate; the third one trusts another.
+    let mut mesh = Mesh::start_each(builder, |node| {
+        let (url, trusted) = match node.name() {
+            "n1" => (format!("https://{address}:{}", otelcol::GRPC), &known),
+            "n2" => (
+                format!("https://{address}:{}/v1/traces", otelcol::HTTP),
+                &known,
+            ),
+            _ => (format!("https://{address}:{}", otelcol::GRPC), &another),
+        };
+        let options = WeftOptions::default().env("SSL_CERT_FILE", trusted);
+        let options = options.arg("--otlp").arg(url);
+        options.arg("--otlp-metrics-interval").arg("500ms")
+    })?;
+    let otelcol = Otelcol::start_tls(&mesh.lab, &mesh.lab.node("n1")?, &known, &key)?;
+    mesh.serve(&["server-n1", "server-n2", "server-n3"])?;
+    let ask = |node: &str| -> Result {
+        let to = mesh.pod(&format!("server-{node}"))?.socket_v4(TARGET);
+        let client = mesh.pod(&format!("client-{node}"))?;
+        let attempts = client.get(to, &GetOptions::tcp(3))?;
+        ensure!(attempts.iter().all(|a| a.ok()), "{attempts:?}");
+        Ok(())
+    };
+    for node in ["n1", "n2", "n3"] {
+        ask(node)?;
+    }
+    eventually(LONG, || {
+        let spans = otelcol.spans()?;
+        let told = |node: &str| {
+            let of = |s: &&Span| s.attribute("weft.source.node") == node;
+            spans.iter().filter(of).count()
+        };
+        ensure!([told("n1"), told("n2")] == [6, 6], "{spans:?}");
+        let failed = scrape(&mesh.lab.node("n3")?)?;
+        let failed = failed.sum("weft_otlp_reports_total", &[("outcome", "failed")]);
+        ensure!(failed > 0, "n3 has not tried yet");
+        ensure!(
+            told("n3") == 0,
+            "n3 told a collector that it must not trust"
+        );
+        Ok(())
+    })?;
+    ask("n3")
 }

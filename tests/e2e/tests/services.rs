@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use serde_json::json;
 use weft_e2e::mesh::{PORT, TARGET, vip_addresses, vips};
 use weft_e2e::stats::{assert_even, by_server};
 use weft_e2e::wait::LONG;
@@ -44,6 +45,7 @@ fn kinds(count: u32) -> [GetOptions; 3] {
     ]
 }
 
+const NODE_PORT: u16 = 30_080;
 const BACKENDS: [&str; 3] = ["near", "far", "farther"];
 
 /// What both ends see of a request to `vip` from a place with these addresses.
@@ -82,6 +84,30 @@ fn every_protocol_family_and_socket_spreads_over_near_and_far_backends() -> Resu
                 assert_even(&by_server(&attempts), &BACKENDS);
                 for attempt in &attempts {
                     assert_views(attempt, vip, options.udp, own);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn node_ports_are_reached_from_pods_and_nodes_at_every_node() -> Result {
+    let mut mesh = Mesh::start(two_nodes())?;
+    mesh.serve(&BACKENDS)?;
+    let ports = json!([
+        {"name": "tcp", "port": PORT, "targetPort": TARGET, "nodePort": NODE_PORT},
+        {"name": "udp", "port": PORT, "targetPort": TARGET, "nodePort": NODE_PORT, "protocol": "UDP"},
+    ]);
+    let service = web(0).spec("type", json!("NodePort")).spec("ports", ports);
+    mesh.service(&service, 3)?;
+    let (client, host) = (mesh.pod("client")?, mesh.lab.node("n1")?);
+    for place in [client.place(), host.host()] {
+        for node in ["n1", "n2"] {
+            for at in mesh.lab.node(node)?.addresses().sockets(NODE_PORT) {
+                for options in kinds(60) {
+                    let attempts = place.get(at, &options)?;
+                    assert_even(&by_server(&attempts), &BACKENDS);
                 }
             }
         }

@@ -1,5 +1,6 @@
 //! What a collector is told of connections.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -7,9 +8,11 @@ use anyhow::{Context, ensure};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use weft_e2e::collector::{Collector, Received};
-use weft_e2e::mesh::TARGET;
+use weft_e2e::mesh::{PORT, TARGET, vip_addresses, vips};
+use weft_e2e::samples::scrape;
 use weft_e2e::wait::LONG;
 use weft_e2e::{Mesh, Result, eventually};
+use weft_lab::manifest::{ServiceManifest, ServicePort};
 use weft_lab::{GetOptions, Lab, PodSpec, WeftOptions};
 
 const COLLECTOR: &str = "127.0.0.1:4317";
@@ -169,5 +172,95 @@ fn a_collector_that_comes_late_is_told_what_waited_for_it() -> Result {
     // And one that goes away holds nobody up.
     ask(&mesh, "near")?;
     mesh.weft("n1")?.wait_ready(LONG)?;
+    Ok(())
+}
+
+/// Connections of which about half is traced.
+const CHOSEN_FROM: u32 = 60;
+
+fn traces(collector: &Collector, kind: SpanKind, source: &str) -> BTreeSet<Vec<u8>> {
+    let spans = collector.spans().into_iter();
+    let of = spans.filter(|r| r.span.kind() == kind && r.attribute("weft.source.pod") == source);
+    of.map(|received| received.span.trace_id).collect()
+}
+
+#[test]
+fn both_ends_choose_alike_by_service() -> Result {
+    let pod = |name: &str, node: &str| {
+        PodSpec::new(name, node)
+            .namespace("shop")
+            .label("app", name)
+    };
+    let builder = Lab::builder()
+        .node("n1")
+        .node("n2")
+        .pod(pod("client", "n1"))
+        .pod(pod("early", "n1"))
+        .pod(pod("near", "n1"))
+        .pod(pod("far", "n2"));
+    let mut options = WeftOptions::default();
+    for arg in ["--otlp", "http://127.0.0.1:4317", "--otlp-sampling", "0"] {
+        options = options.arg(arg);
+    }
+    let options = options.arg("--otlp-service-sampling").arg("shop/far=0.5");
+    let mut mesh = Mesh::start_with(builder, &options)?;
+    mesh.serve(&["near", "far"])?;
+    let (here, there) = (collector(&mesh, "n1")?, collector(&mesh, "n2")?);
+    let service = ServiceManifest::new("far")
+        .namespace("shop")
+        .cluster_ips(vip_addresses(1))
+        .port(ServicePort::tcp(PORT).to(TARGET))
+        .selector("app", "far");
+    mesh.service(&service, 1)?;
+    let (vip, own) = (vips(1)[0], at(&mesh, "far")?);
+    // Somebody else finds out when both agents know where the service is.
+    let early = mesh.pod("early")?;
+    eventually(LONG, || {
+        early.get(vip, &GetOptions::tcp(4))?;
+        ensure!(!traces(&here, SpanKind::Client, "early").is_empty());
+        ensure!(!traces(&there, SpanKind::Server, "early").is_empty());
+        Ok(())
+    })?;
+
+    // By the service's address and by its pod's, and to somebody who is of no service.
+    let client = mesh.pod("client")?;
+    for (to, times) in [
+        (vip, CHOSEN_FROM),
+        (own, CHOSEN_FROM),
+        (at(&mesh, "near")?, 20),
+    ] {
+        let attempts = client.get(to, &GetOptions::tcp(times))?;
+        ensure!(attempts.iter().all(|a| a.ok()), "{attempts:?}");
+    }
+    // A span for each connection and end has been judged: those to `near` have both ends on n1.
+    for (node, spans) in [("n1", 2 * CHOSEN_FROM + 40), ("n2", 2 * CHOSEN_FROM)] {
+        let node = mesh.lab.node(node)?;
+        eventually(LONG, || {
+            let samples = scrape(&node)?;
+            let all = samples.sum("weft_otlp_spans_total", &[]);
+            let told = traces(&here, SpanKind::Client, "client").len()
+                + traces(&there, SpanKind::Server, "client").len();
+            ensure!(all >= spans.into() && told > 0, "{all} of {spans} spans");
+            Ok(())
+        })?;
+    }
+    let ends = eventually(LONG, || {
+        let clients = traces(&here, SpanKind::Client, "client");
+        let servers = traces(&there, SpanKind::Server, "client");
+        ensure!(
+            clients == servers,
+            "{} at one end, {} at the other",
+            clients.len(),
+            servers.len()
+        );
+        Ok(clients.len())
+    })?;
+    // Half of 120; chance leaves these bounds once in a billion times.
+    ensure!((27..=93).contains(&ends), "{ends} of {}", 2 * CHOSEN_FROM);
+    let spans = here.spans().into_iter().chain(there.spans());
+    for received in spans {
+        ensure!(received.span.trace_state == "ot=th:8", "{received:?}");
+        ensure!(received.attribute("destination.address") == own.ip().to_string());
+    }
     Ok(())
 }

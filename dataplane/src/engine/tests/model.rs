@@ -78,6 +78,7 @@ pub(super) fn pod(name: &str, address: IpAddr) -> Workload {
         spiffe_id: String::new(),
         host_network: false,
         unaccelerated: false,
+        out_of_mesh: false,
         mtls: Default::default(),
         ports: Vec::new(),
     }

@@ -350,3 +350,28 @@ fn a_kill_between_deleting_and_closing_is_made_up_for() {
     assert_eq!(node.kernel.take_closed(), [b].into());
     assert_eq!(node.kernel.loads.with(|m| m.len()), 1);
 }
+
+#[test]
+fn a_service_is_reached_at_its_addresses_and_at_all_its_endpoints() {
+    let mut node = node();
+    let mut list = healthy(&[A, B]);
+    list.push(endpoint(C, 1, Health::Unhealthy, ""));
+    node.add_service("a", &[VIP], list);
+    let named = |name: &str, vips: &[&str], of: &str| {
+        let mut listener = listener(name, vips, "a");
+        listener.service = Some(weft_proto::model::ServiceRef {
+            namespace: "shop".to_owned(),
+            name: of.to_owned(),
+            port_name: String::new(),
+        });
+        Resource::Listener(listener)
+    };
+    node.set(named("a", &[VIP], "cart"));
+    node.set(named("b", &["10.96.0.2"], "other"));
+    let asked = ["shop/nobody", "shop/cart"].map(str::to_owned);
+    let mut found = node.engine.reached_at(&asked);
+    found.sort();
+    let expected = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.96.0.1:80"];
+    let expected = expected.map(|a| (1, (a.parse().expect("an address"), 6)));
+    assert_eq!(found, expected);
+}

@@ -58,6 +58,7 @@ pub(super) fn pod(name: &str, address: &str, text: &str) -> Workload {
         spiffe_id: format!("spiffe://mesh/ns/{namespace}/sa/default"),
         host_network: false,
         unaccelerated: false,
+        out_of_mesh: false,
         mtls: Default::default(),
         ports: vec![NamedPort {
             name: "http".to_owned(),

@@ -56,23 +56,29 @@ pub struct Settings {
     pub rounds: u32,
     /// Length of one turn, milliseconds.
     pub slice_ms: u64,
+    /// Only cases with this in their names.
+    pub cases: String,
+    /// Only so many crowds.
+    pub crowds: usize,
 }
 
 /// Measures new connections and requests between pods.
 pub fn run(settings: &Settings) -> Result<Vec<Rates>> {
+    let crowds = || CROWDS.into_iter().take(settings.crowds);
     let mut lab = Site::describe(Lab::builder(), None);
-    for crowd in CROWDS {
+    for crowd in crowds() {
         lab = Site::describe(lab, Some(crowd));
     }
     eprintln!("bench: policies: nodes and pods");
     let lab = lab.build()?;
     let mut sites = vec![Site::start(&lab, None, settings)?];
-    for crowd in CROWDS {
+    for crowd in crowds() {
         eprintln!("bench: policies: start of {}", title(crowd));
         sites.push(Site::start(&lab, Some(crowd), settings)?);
     }
     let mut all = Vec::new();
-    for (case, measure, load) in CASES {
+    let wanted = |(case, ..): &(&str, Measure, Load)| case.contains(&settings.cases);
+    for (case, measure, load) in CASES.into_iter().filter(wanted) {
         eprintln!("bench: policies: {case}");
         all.push(Rates {
             case: case.into(),

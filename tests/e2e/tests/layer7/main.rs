@@ -2,6 +2,7 @@
 
 mod node;
 mod protocols;
+mod stats;
 
 use std::collections::BTreeMap;
 use std::thread::sleep;

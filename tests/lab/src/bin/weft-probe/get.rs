@@ -1,15 +1,15 @@
 //! A number of requests, one line of JSON each.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use crate::session::{Kind, Session, Target, attempt};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Server, e.g. 10.96.0.1:80 or [fd00:96::1]:80; [::ffff:10.96.0.1]:80 takes an IPv6 socket to an IPv4 address
-    #[arg(value_name = "ADDR:PORT")]
+    /// Server, e.g. 10.96.0.1:80, [fd00:96::1]:80 or cart.shop:80; [::ffff:10.96.0.1]:80 takes an IPv6 socket to an IPv4 address
+    #[arg(value_name = "ADDR:PORT", value_parser = address)]
     to: SocketAddr,
     /// UDP instead of TCP
     #[arg(long)]
@@ -32,6 +32,12 @@ pub(crate) struct Args {
     /// Fill each request up to so many bytes; its answer is as long
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     size: usize,
+}
+
+/// An address, or the first that a name has.
+fn address(text: &str) -> io::Result<SocketAddr> {
+    let none = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    text.to_socket_addrs()?.next().ok_or_else(none)
 }
 
 pub(crate) fn run(args: &Args) -> io::Result<()> {

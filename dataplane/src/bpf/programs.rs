@@ -1,0 +1,36 @@
+//! The loaded programs, as the kernel counts their runs.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+
+use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::{Object, Program};
+
+use crate::metrics::ProgramRuns;
+
+/// Names of programs by their ids.
+#[derive(Debug, Default)]
+pub(super) struct Programs(BTreeMap<u32, String>);
+
+impl Programs {
+    /// Those of `object`, which is loaded.
+    pub(super) fn of(object: &Object) -> Self {
+        let named = object.progs().filter_map(|program| {
+            let id = Program::id_from_fd(program.as_fd()).ok()?;
+            Some((id, program.name().to_string_lossy().into_owned()))
+        });
+        Self(named.collect())
+    }
+
+    /// What the kernel has counted so far. Those that are gone are left out.
+    pub(super) fn runs(&self) -> Vec<ProgramRuns> {
+        let ours = ProgInfoIter::default().filter_map(|info| {
+            Some(ProgramRuns {
+                name: self.0.get(&info.id)?.clone(),
+                runs: info.run_cnt,
+                nanos: info.run_time_ns,
+            })
+        });
+        ours.collect()
+    }
+}
