@@ -78,6 +78,8 @@ fn trace(chain: &mut FilterChain, percent: f64) -> bool {
                 FOR_CLIENT
             };
             manager.tracing = Some(tracing(role, percent));
+            // Without an id of its own Envoy traces no request.
+            manager.generate_request_id = None;
             *any = pack(&manager);
             changed = true;
         }
