@@ -17,7 +17,6 @@ mod ids;
 mod metrics;
 mod reached;
 mod report;
-mod requests;
 mod sampling;
 mod span;
 mod target;

@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use tokio::net::UnixListener;
 use tokio::sync::Mutex;
 use tokio_stream::wrappers::UnixListenerStream;
@@ -24,7 +23,7 @@ use weft_proto::envoy::envoy::service::discovery::v3::{
 };
 use weft_proto::resource::{BACK_END, BACK_END_ENVOY};
 
-use super::{AccessLog, Owners, RequestSpans};
+use super::{AccessLog, Owners};
 use crate::xds::{Connect, ControlChannel};
 
 /// A full configuration in one message.
@@ -35,7 +34,6 @@ pub struct Relay {
     control: Mutex<Box<dyn Connect>>,
     owners: Option<Owners>,
     log: Option<AccessLog>,
-    spans: Option<RequestSpans>,
     secrets: SecretsReceiver,
 }
 
@@ -47,7 +45,6 @@ impl Relay {
             control: Mutex::new(control),
             owners: None,
             log: None,
-            spans: None,
             secrets,
         }
     }
@@ -59,12 +56,6 @@ impl Relay {
             log: Some(log),
             ..self
         }
-    }
-
-    /// Also has Envoy make spans of requests, and takes them.
-    #[must_use]
-    pub fn with_spans(self, spans: Option<RequestSpans>) -> Self {
-        Self { spans, ..self }
     }
 
     /// Also says whose an address is.
@@ -85,10 +76,8 @@ impl Relay {
         let owners = self.owners.take().map(Owners::into_service);
         let sds = SdsServer::new(self.secrets.clone(), drain.clone());
         let log = self.log.take().map(AccessLogServiceServer::new);
-        let spans = self.spans.clone().map(RequestSpans::into_service);
         Server::builder()
             .add_optional_service(log)
-            .add_optional_service(spans)
             .add_service(sds.into_service())
             .add_service(AggregatedDiscoveryServiceServer::new(self))
             .add_optional_service(owners)
@@ -133,8 +122,7 @@ fn on_behalf<T: Send + 'static>(
 #[tonic::async_trait]
 impl AggregatedDiscoveryService for Relay {
     type StreamAggregatedResourcesStream = Streaming<DiscoveryResponse>;
-    type DeltaAggregatedResourcesStream =
-        BoxStream<'static, Result<DeltaDiscoveryResponse, Status>>;
+    type DeltaAggregatedResourcesStream = Streaming<DeltaDiscoveryResponse>;
 
     async fn stream_aggregated_resources(
         &self,
@@ -153,11 +141,6 @@ impl AggregatedDiscoveryService for Relay {
         let mut client = self.client().await?;
         let requests = on_behalf(request);
         let answer = client.delta_aggregated_resources(requests).await?;
-        let answers = answer.into_inner();
-        let Some(spans) = self.spans.clone() else {
-            return Ok(Response::new(answers.boxed()));
-        };
-        let traced = answers.map_ok(move |response| spans.wanted_in(response));
-        Ok(Response::new(traced.boxed()))
+        Ok(Response::new(answer.into_inner()))
     }
 }

@@ -19,7 +19,6 @@ mod policy;
 mod problem;
 mod resource;
 mod route;
-pub mod tracing;
 mod tunnel;
 mod workload;
 
