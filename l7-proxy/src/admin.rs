@@ -15,13 +15,13 @@ pub(crate) async fn is_ready(socket: &Path) -> bool {
     matches!(ask(socket, "GET", "/ready").await, Ok((200, _)))
 }
 
-/// Connections of clients that are open now.
+/// Connections of clients that are open now, those that carry requests more than once: 0 is none.
 pub(crate) async fn open_connections(socket: &Path) -> io::Result<u64> {
-    let path = "/stats?filter=^http\\..*\\.downstream_cx_active$&usedonly";
+    let path = "/stats?filter=^(http|listener)\\..*\\.downstream_cx_active$&usedonly";
     let (_, text) = ask(socket, "GET", path).await?;
     Ok(text
         .lines()
-        .filter(|line| !line.starts_with("http.admin."))
+        .filter(|line| !line.starts_with("http.admin.") && !line.starts_with("listener.admin."))
         .filter_map(|line| line.rsplit(": ").next()?.trim().parse::<u64>().ok())
         .sum())
 }

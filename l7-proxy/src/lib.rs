@@ -10,6 +10,7 @@ mod find;
 mod log;
 mod process;
 mod supervisor;
+mod upgrade;
 mod version;
 
 pub use bootstrap::{Bootstrap, CAPTURE_PORT};

@@ -12,7 +12,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::process::{Plan, Process};
-use crate::{Bootstrap, Envoy, admin};
+use crate::upgrade::{Binary, retire};
+use crate::{Bootstrap, Envoy, EnvoyChoice, admin, find};
 
 /// How often a starting Envoy is asked whether it is ready.
 const ASK_EVERY: Duration = Duration::from_millis(50);
@@ -136,8 +137,9 @@ impl Supervisor {
         self.folder.join("bootstrap.json")
     }
 
-    /// Runs Envoy until `drain` is cancelled and it has ended.
-    pub async fn run(self, drain: CancellationToken) {
+    /// Runs Envoy until `drain` is cancelled and it has ended. When there is another binary at its path, that one takes over without
+    /// losing a request.
+    pub async fn run(mut self, drain: CancellationToken) {
         let mut pause = FIRST_PAUSE;
         while !drain.is_cancelled() {
             let began = Instant::now();
@@ -163,30 +165,25 @@ impl Supervisor {
         }
     }
 
-    async fn run_once(&self, drain: &CancellationToken) -> io::Result<String> {
-        // One that was killed leaves its socket, and the next would answer for it.
-        let _ = fs::remove_file(self.admin());
-        let mut process = Process::start(Plan {
-            launcher: self.launcher.clone(),
-            envoy: self.envoy.path.clone(),
-            config: self.config(),
-        })
-        .await?;
-        tracing::info!(
-            "Envoy {} starts: process {}",
-            self.envoy.version,
-            process.id()
-        );
-        let reason = tokio::select! {
-            ended = process.ended() => return Ok(ended?.to_string()),
-            () = drain.cancelled() => {
-                tokio::select! {
-                    ended = process.ended() => return Ok(ended?.to_string()),
-                    () = self.drain() => {}
+    async fn run_once(&mut self, drain: &CancellationToken) -> io::Result<String> {
+        let mut process = self.start().await?;
+        let mut binary = Binary::at(&self.envoy.path);
+        let reason = loop {
+            tokio::select! {
+                ended = process.ended() => return Ok(ended?.to_string()),
+                () = drain.cancelled() => {
+                    tokio::select! {
+                        ended = process.ended() => return Ok(ended?.to_string()),
+                        () = self.drain() => {}
+                    }
+                    break "the agent stops";
                 }
-                "the agent stops"
+                () = self.watch() => break "it does not answer",
+                changed = Binary::changed(&self.envoy.path, binary) => {
+                    binary = Some(changed);
+                    process = self.replace(process).await;
+                }
             }
-            () = self.watch() => "it does not answer",
         };
         self.ready.send_replace(false);
         process.signal(Signal::TERM);
@@ -198,6 +195,77 @@ impl Supervisor {
             }
         };
         Ok(format!("{reason}; {}", ended?))
+    }
+
+    async fn start(&self) -> io::Result<Process> {
+        // One that was killed leaves its socket, and the next would answer for it.
+        let _ = fs::remove_file(self.admin());
+        let process = Process::start(Plan {
+            launcher: self.launcher.clone(),
+            envoy: self.envoy.path.clone(),
+            config: self.config(),
+        })
+        .await?;
+        tracing::info!(
+            "Envoy {} starts: process {}",
+            self.envoy.version,
+            process.id()
+        );
+        Ok(process)
+    }
+
+    /// Starts the binary that is there now beside `old`, and has `old` end once the new one serves and nothing is open there any more. Returns
+    /// `old` if the new one does not come to serve.
+    async fn replace(&mut self, old: Process) -> Process {
+        let (path, before) = (self.envoy.path.clone(), self.envoy.version);
+        match find(&EnvoyChoice::Path(path)).await {
+            Ok(Some(envoy)) => self.envoy = envoy,
+            Ok(None) => return old,
+            Err(e) => {
+                tracing::error!("Envoy {before} goes on: {e}");
+                return old;
+            }
+        }
+        // A socket can still be reached when its file has another name.
+        let aside = self.folder.join(format!("admin.{}.sock", old.id()));
+        if let Err(e) = fs::rename(self.admin(), &aside) {
+            tracing::error!("Envoy {before} goes on: {}: {e}", self.admin().display());
+            return old;
+        }
+        let failed = match self.start().await {
+            Ok(mut new) => {
+                tokio::select! {
+                    ended = new.ended() => match ended {
+                        Ok(status) => format!("it has ended: {status}"),
+                        Err(e) => e.to_string(),
+                    },
+                    () = self.serves() => {
+                        tracing::info!("Envoy {} takes over from {before}", self.envoy.version);
+                        tokio::spawn(retire(old, aside));
+                        return new;
+                    }
+                    () = tokio::time::sleep(READY_WITHIN) => {
+                        new.signal(Signal::KILL);
+                        let _ = new.ended().await;
+                        "it does not get ready".to_owned()
+                    }
+                }
+            }
+            Err(e) => e.to_string(),
+        };
+        tracing::error!(
+            "Envoy {} cannot take over: {failed}; {before} goes on",
+            self.envoy.version
+        );
+        self.envoy.version = before;
+        let _ = fs::rename(aside, self.admin());
+        old
+    }
+
+    async fn serves(&self) {
+        while !admin::is_ready(&self.admin()).await {
+            tokio::time::sleep(ASK_EVERY).await;
+        }
     }
 
     /// Returns when Envoy hangs.

@@ -30,6 +30,10 @@ const EARLY_DEMUX: &str = "/proc/sys/net/ipv4/tcp_early_demux";
 /// What the node's own processes send to a pod, and is Envoy's, comes in again by the loopback interface: from an address of the node.
 const ACCEPT_LOCAL: &str = "/proc/sys/net/ipv4/conf/lo/accept_local";
 
+/// Connections that an Envoy has not accepted yet as it stops listening go to the one that takes over from it. Nothing else has several
+/// listeners at one port here, so it stays. From Linux 5.14 on.
+const MIGRATE: &str = "/proc/sys/net/ipv4/tcp_migrate_req";
+
 /// Rules and routes that are there, until they are removed.
 pub struct Routing {
     client: Client<RouteNetlinkMessage>,
@@ -58,6 +62,9 @@ impl Routing {
         fs::write(EARLY_DEMUX, "0")?;
         let accept_local = fs::read_to_string(ACCEPT_LOCAL)?;
         fs::write(ACCEPT_LOCAL, "1")?;
+        if let Err(e) = fs::write(MIGRATE, "1") {
+            tracing::warn!("{MIGRATE}: {e}; connections may be lost when Envoy is upgraded");
+        }
         Ok(Self {
             client,
             early_demux,

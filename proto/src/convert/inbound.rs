@@ -26,7 +26,7 @@ use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::{
 };
 use envoy_types::pb::google::protobuf::{Any, BoolValue, UInt32Value};
 
-use super::{access_log, address, duration, http, pack, policy, tunnel};
+use super::{access_log, address, balance, duration, http, pack, policy, tunnel};
 use crate::model::Protocol;
 use crate::model::inbound::{Guard, Inbound, Rules as GuardRules};
 
@@ -65,6 +65,7 @@ pub fn encode_inbound(inbound: &Inbound) -> Pb {
             ..Default::default()
         }],
         transparent: Some(BoolValue { value: true }),
+        connection_balance_config: balance::evenly(),
         listener_filters: vec![ListenerFilter {
             name: "envoy.filters.listener.original_dst".to_owned(),
             config_type: Some(listener_filter::ConfigType::TypedConfig(pack(

@@ -25,7 +25,7 @@ use envoy_types::pb::xds::r#type::matcher::v3::{
 };
 use prost::Name;
 
-use super::{ConvertError, address, duration, http, limits, metadata, pack, unpack};
+use super::{ConvertError, address, balance, duration, http, limits, metadata, pack, unpack};
 use crate::model::{Layer, Listener, Protocol, ServiceRef};
 
 const RATE_LIMIT: &str = "envoy.filters.network.local_ratelimit";
@@ -84,6 +84,9 @@ pub fn encode_listener(listener: &Listener) -> Pb {
         Protocol::Tcp => {
             pb.bind_to_port = Some(BoolValue { value: false });
             pb.filter_chains.push(tcp_chain(listener));
+            if listener.layer == Layer::Seven {
+                pb.connection_balance_config = balance::evenly();
+            }
         }
         Protocol::Udp => {
             // Envoy has no UDP listener that does not bind; so that it can bind an address which no interface has:

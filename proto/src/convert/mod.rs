@@ -6,6 +6,7 @@
 mod access_log;
 mod address;
 mod api_listener;
+mod balance;
 mod cluster;
 mod duration;
 mod endpoints;

@@ -28,7 +28,7 @@ use envoy_types::pb::xds::r#type::matcher::v3::matcher::{
 
 pub use cluster::encode_tunnel_cluster;
 
-use super::{address, duration, pack};
+use super::{address, balance, duration, pack};
 use crate::model::{Protocol, TunnelListener, TunnelSide};
 
 /// Where tunnels end, on pods' addresses.
@@ -62,6 +62,7 @@ pub fn encode_tunnel_listener(listener: &TunnelListener) -> Listener {
     let mut pb = Listener {
         name: listener.name.clone(),
         address: Some(address::encode(address, port, Protocol::Tcp)),
+        connection_balance_config: balance::evenly(),
         ..Default::default()
     };
     match listener.side {
