@@ -22,7 +22,7 @@ async fn nothing_is_answered_before_everything_is_read() {
     // The stream is there before the folder is read: the one answer has everything.
     let mut stream = lab.delta("n1").await;
     stream.subscribe(Listener, &["*"]).await;
-    assert_eq!(names(&stream.next().await).len(), 500);
+    assert_eq!(names(&stream.whole().await).len(), 500);
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ use weft_proto::envoy::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
 };
 use weft_proto::envoy::google::rpc::Status;
-use weft_proto::resource::ResourceType;
+use weft_proto::resource::{MORE_FOLLOWS, ResourceType};
 
 pub use http::{get, get_unix};
 
@@ -217,6 +217,17 @@ impl Delta {
             ..DeltaDiscoveryRequest::default()
         })
         .await;
+    }
+
+    /// An answer with all its pieces, put together.
+    pub async fn whole(&mut self) -> DeltaDiscoveryResponse {
+        let mut answer = self.next().await;
+        while answer.system_version_info.ends_with(MORE_FOLLOWS) {
+            let piece = self.next().await;
+            answer.resources.extend(piece.resources);
+            answer.system_version_info = piece.system_version_info;
+        }
+        answer
     }
 
     pub async fn next(&mut self) -> DeltaDiscoveryResponse {
