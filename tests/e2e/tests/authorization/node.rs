@@ -27,6 +27,13 @@ fn flows_check_and_policies_name_envoy_and_other_ports_stay_in_the_kernel() -> R
     mesh.apply("policy", &policy("read", READ_ON_8080))?;
     mesh.serve_with(&["near"], &ServeOptions::tcp(9000))?;
     let client = mesh.pod("client")?;
+    // What is asked before the policy is in the kernel is told as well, and not as Envoy's.
+    eventually(LONG, || {
+        let ask = ["check", "default/client", "default/near:8080"];
+        let check = mesh.weft("n1")?.cli(&ask)?;
+        ensure!(check.stdout.contains("via Envoy"), "{check:?}");
+        Ok(())
+    })?;
     wait_all(&mesh, &client, "/x", &["-X", "POST"], 403)?;
     wait_all(&mesh, &client, "/x", &[], 200)?;
     let near = mesh.pod("near")?;
