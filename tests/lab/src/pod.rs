@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::DualStack;
 use crate::manifest::PodManifest;
 use crate::netns::Netns;
-use crate::{Launch, Place};
+use crate::{Launch, Output, Place, Result};
+
+/// Until a machine that is busy has run a curl.
+const CURL_WITHIN: Duration = Duration::from_secs(60);
 
 /// What a pod is to be.
 #[derive(Debug, Clone)]
@@ -148,6 +152,17 @@ impl Pod {
     /// Prepares to run `program` in the pod.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Launch {
         self.inner.place.command(program)
+    }
+
+    /// Asks for `url` by curl, with further arguments of its own; the status is what it prints, 000 without an answer within two seconds,
+    /// and on standard error why.
+    ///
+    /// # Errors
+    /// As [`Launch::run`].
+    pub fn http_status(&self, url: &str, args: &[&str]) -> Result<Output> {
+        let curl = self.command("curl").args(args);
+        let curl = curl.args(["-sS", "-o", "/dev/null", "-w", "%{http_code}"]);
+        curl.args(["--max-time", "2", url]).run(CURL_WITHIN)
     }
 
     /// The Kubernetes object that describes it, ready.

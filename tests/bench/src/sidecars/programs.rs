@@ -86,17 +86,7 @@ pub(super) fn wait_answer(pod: &Pod, url: &str, within: Duration) -> Result<()> 
     let mut said = String::new();
     let mut good = 0;
     for _ in 0..tries {
-        let curl = pod.command("curl").args([
-            "-sS",
-            "-o",
-            "/dev/null",
-            "-w",
-            "%{http_code}",
-            "--max-time",
-            "2",
-            url,
-        ]);
-        let output = curl.run(START)?;
+        let output = pod.http_status(url, &[])?;
         said = format!("{} {}", output.stdout, output.stderr);
         good = if output.stdout == "200" { good + 1 } else { 0 };
         if good == 5 {
@@ -109,19 +99,7 @@ pub(super) fn wait_answer(pod: &Pod, url: &str, within: Duration) -> Result<()> 
 
 /// Status of one request.
 pub(super) fn status(pod: &Pod, url: &str, method: &str) -> Result<String> {
-    let curl = pod.command("curl").args([
-        "-sS",
-        "-o",
-        "/dev/null",
-        "-w",
-        "%{http_code}",
-        "--max-time",
-        "2",
-        "-X",
-        method,
-        url,
-    ]);
-    Ok(curl.run(START)?.stdout)
+    Ok(pod.http_status(url, &["-X", method])?.stdout)
 }
 
 /// What wrk saw.

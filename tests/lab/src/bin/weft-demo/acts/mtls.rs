@@ -94,10 +94,7 @@ fn wait_for(stage: &Stage, wanted: &str) -> Result<()> {
     let deadline = Instant::now() + WITHIN;
     let mut last = String::new();
     while Instant::now() < deadline {
-        let curl = stage.client()?.command("curl");
-        let curl = curl.args(["-sS", "-o", "/dev/null", "-w", "%{http_code}"]);
-        let curl = curl.args(["--max-time", "2", "-d", MARKER, &url]);
-        last = curl.run(WITHIN)?.stdout;
+        last = stage.client()?.http_status(&url, &["-d", MARKER])?.stdout;
         if last == wanted {
             return Ok(());
         }

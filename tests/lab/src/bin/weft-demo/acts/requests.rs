@@ -12,7 +12,6 @@ const POLICY: &str = "site-readers";
 /// On the node of the client, whose agent is asked.
 const SERVER: &str = "web-1";
 const IN_EFFECT_WITHIN: Duration = Duration::from_secs(20);
-const CURL_WITHIN: Duration = Duration::from_secs(60);
 const REFUSALS: [&str; 7] = [
     "flows",
     "--verdict",
@@ -58,17 +57,7 @@ fn wait_for(stage: &Stage, url: &str, args: &[&str], wanted: &str) -> Result<()>
     let deadline = Instant::now() + IN_EFFECT_WITHIN;
     let mut last = String::new();
     while Instant::now() < deadline {
-        let curl = stage.client()?.command("curl").args(args);
-        let curl = curl.args([
-            "-sS",
-            "-o",
-            "/dev/null",
-            "-w",
-            "%{http_code}",
-            "--max-time",
-            "2",
-        ]);
-        last = curl.arg(url).run(CURL_WITHIN)?.stdout;
+        last = stage.client()?.http_status(url, args)?.stdout;
         if last == wanted {
             return Ok(());
         }

@@ -60,18 +60,7 @@ pub(super) fn routes(stage: &mut Stage) -> Result<()> {
 }
 
 fn status(stage: &Stage, args: &[&str]) -> Result<String> {
-    let curl = stage.client()?.command("curl").args(args);
-    let curl = curl.args([
-        "-sS",
-        "-o",
-        "/dev/null",
-        "-w",
-        "%{http_code}",
-        "--max-time",
-        "2",
-        URL,
-    ]);
-    Ok(curl.run(CURL_WITHIN)?.stdout)
+    Ok(stage.client()?.http_status(URL, args)?.stdout)
 }
 
 fn wait_until_served(stage: &Stage) -> Result<()> {
