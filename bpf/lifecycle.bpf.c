@@ -59,7 +59,7 @@ static __noinline int begin_other(struct bpf_sock_ops *ctx)
 	if (!tcp)
 		return 0;
 	common = &((struct sock *)tcp)->__sk_common;
-	if (common->skc_net.net->ns.inum != node_netns)
+	if (common->skc_net.net->ns.inum != config.node_netns)
 		return 0;
 	socket.local = local_address(common);
 	socket.local_port = bpf_htons(common->skc_num);

@@ -82,7 +82,7 @@ static __always_inline enum counter obstacle(const struct sk_msg_md *msg, const 
 	if (!reads_as_it_comes(reader))
 		return COUNTER_TCP_READER;
 	unread = unread_bytes(reader);
-	if (unread > accel_bound || msg->size > accel_bound - unread)
+	if (unread > config.accel_bound || msg->size > config.accel_bound - unread)
 		return COUNTER_TCP_BOUND;
 	if (is_short_of_memory(reader))
 		return COUNTER_TCP_MEMORY;

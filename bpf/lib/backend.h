@@ -7,7 +7,7 @@
 
 static __always_inline struct backend *backend_by_id(__u32 id)
 {
-	__u32 place = id % backend_capacity;
+	__u32 place = id % config.backend_capacity;
 	struct backend *backend = bpf_map_lookup_elem(&backends, &place);
 
 	return backend && backend->id == id ? backend : NULL;
@@ -15,7 +15,7 @@ static __always_inline struct backend *backend_by_id(__u32 id)
 
 static __always_inline struct backend_load *load_by_id(__u32 id)
 {
-	__u32 place = id % backend_capacity;
+	__u32 place = id % config.backend_capacity;
 	struct backend_load *load = bpf_map_lookup_elem(&backend_loads, &place);
 
 	return load && load->id == id ? load : NULL;
@@ -27,7 +27,7 @@ static __always_inline struct backend_load *load_by_id(__u32 id)
  */
 static __always_inline void touch_backend(__u32 id)
 {
-	__u32 place = id % backend_capacity;
+	__u32 place = id % config.backend_capacity;
 	struct backend *backend = bpf_map_lookup_elem(&backends, &place);
 
 	if (backend)
@@ -37,7 +37,7 @@ static __always_inline void touch_backend(__u32 id)
 /* The SYN will count it up in a moment. */
 static __always_inline void touch_load(__u32 id)
 {
-	__u32 place = id % backend_capacity;
+	__u32 place = id % config.backend_capacity;
 	struct backend_load *load = bpf_map_lookup_elem(&backend_loads, &place);
 
 	if (load)

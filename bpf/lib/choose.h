@@ -260,7 +260,7 @@ static __always_inline enum choice_result choose(const struct service_key *key, 
 		service = *found;
 		choice->service = service.id;
 		/* What the node itself opens crosses no pod's interface, where it could be handed over. */
-		if ((service.flags & SERVICE_LAYER7) && client != node_cookie)
+		if ((service.flags & SERVICE_LAYER7) && client != config.node_cookie)
 			return CHOICE_PROXIED;
 		if (!service.slots)
 			return CHOICE_NO_BACKEND;

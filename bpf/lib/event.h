@@ -11,7 +11,7 @@ static __always_inline struct event *reserve_event(void)
 {
 	struct event *event;
 
-	if (events_off)
+	if (config.events_off)
 		return NULL;
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 	if (event)
@@ -30,7 +30,7 @@ static __always_inline void submit_event(struct event *event)
 /* An event that was made elsewhere, as reserve_event(). */
 static __always_inline void emit(struct event *event)
 {
-	if (events_off)
+	if (config.events_off)
 		return;
 	event->time_ns = bpf_ktime_get_ns();
 	if (bpf_ringbuf_output(&events, event, sizeof(*event), BPF_RB_NO_WAKEUP))

@@ -40,7 +40,7 @@ static __always_inline void bound_handshake(struct bpf_sock_ops *ctx, struct soc
 /* When the first SYN is repeated, in ticks; 0 or less: as the kernel likes. */
 static __always_inline __u32 first_retry(const struct socket_service *socket)
 {
-	__u32 ms = socket->connect_ms, ticks = (__u64)ms * tick_hz / 2000;
+	__u32 ms = socket->connect_ms, ticks = (__u64)ms * config.tick_hz / 2000;
 
 	if (!ms || ms >= OWN_PACE_MS)
 		return 0;

@@ -14,7 +14,7 @@ static __always_inline bool is_tracked(const struct socket_service *socket)
 	__u32 zero = 0;
 	struct policy_settings *settings = bpf_map_lookup_elem(&policy_settings, &zero);
 
-	return settings && settings->epoch && socket->netns != node_netns;
+	return settings && settings->epoch && socket->netns != config.node_netns;
 }
 
 /* Whether the first end is the greater one, by address and then by port, compared byte by byte. */

@@ -23,7 +23,7 @@ static __always_inline bool is_by_proxy(struct bpf_sock_addr *ctx)
 {
 	if (!ctx->sk || ctx->sk->mark < MARK_BY_PROXY || ctx->sk->mark > MARK_EMERGED)
 		return false;
-	return bpf_get_netns_cookie(ctx) == node_cookie;
+	return bpf_get_netns_cookie(ctx) == config.node_cookie;
 }
 
 /* Left as it is: the SYN is handed over at the pod's interface. */

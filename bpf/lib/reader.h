@@ -38,7 +38,7 @@ static __always_inline bool reads_as_it_comes(const struct sock *sk)
 	/* An application that asks for many bytes at once would be woken by fewer. */
 	if (BPF_CORE_READ(sk, sk_rcvlowat) > 1)
 		return false;
-	if (accel_blocking)
+	if (config.accel_blocking)
 		return true;
 	socket = BPF_CORE_READ(sk, sk_socket);
 	if (!socket)

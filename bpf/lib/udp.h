@@ -74,7 +74,7 @@ static __always_inline bool continue_flow(struct udp_peers *peers, const struct 
 	if (index >= UDP_PEERS)
 		return false;
 	last = &peers->peer[index];
-	if (now - last->last_ns > udp_peer_idle_ns || !accepts(last->backend))
+	if (now - last->last_ns > UDP_PEER_IDLE_NS || !accepts(last->backend))
 		return false;
 	last->last_ns = now;
 	to->addr = last->addr;
@@ -90,7 +90,7 @@ static __always_inline void begin_flow(struct udp_peers *peers, const struct end
 	if (index >= UDP_PEERS)
 		return;
 	peer = &peers->peer[index];
-	if (peer->backend && peer->backend != choice->backend && now - peer->last_ns <= udp_peer_idle_ns)
+	if (peer->backend && peer->backend != choice->backend && now - peer->last_ns <= UDP_PEER_IDLE_NS)
 		count(COUNTER_UDP_PEERS_EVICTED);
 	peer->vip = vip->addr;
 	peer->vip_port = vip->port;

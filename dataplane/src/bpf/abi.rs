@@ -56,6 +56,7 @@ abi!(
     types::proxy_state,
     types::mtls_key,
     types::mtls_state,
+    types::config,
     u8,
     u32,
     u64,

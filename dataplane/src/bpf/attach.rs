@@ -6,7 +6,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use libbpf_rs::query::LinkTypeInfo;
-use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, ProgramMut, ProgramType};
 use rustix::fs::statfs;
 
@@ -36,10 +35,8 @@ pub fn attach(loaded: &mut Loaded, cgroup: &Path) -> Result<Vec<Attachment>, Bpf
     let target = Target::open(cgroup)?;
     let links = loaded.pins.links();
     Ok(loaded
-        .skel
-        .object_mut()
-        .progs_mut()
-        .filter(|program| is_cgroup_program(program.prog_type()) && program.autoload())
+        .programs()
+        .filter(|program| is_cgroup_program(program.prog_type()))
         .map(|program| {
             let name = program.name().to_string_lossy().into_owned();
             Attachment {

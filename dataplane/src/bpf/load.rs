@@ -1,16 +1,15 @@
-//! Opens and loads the object over the pinned maps.
+//! Loads the programs over the pinned maps.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::mem::MaybeUninit;
-use std::os::unix::fs::MetadataExt;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::{fs, thread};
 
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{MapCore, MapHandle, OpenMapMut, OpenObject};
+use libbpf_rs::{MapCore, MapHandle, Object, OpenMapMut, OpenObject, ProgramMut};
 
-use super::skel::{WeftSkel, WeftSkelBuilder};
-use super::{BpfError, PinDir, abi, accel, clock, size};
-use crate::accel::{Acceleration, Mode};
+use super::part::{self, Part};
+use super::{BpfError, PinDir, accel, size, types};
+use crate::accel::Acceleration;
 
 /// Sizes that differ from those in `bpf/include/maps.h` and [`size::of_machine`]: map name to entries.
 pub type MapSizes = BTreeMap<String, u32>;
@@ -20,7 +19,10 @@ const LOADS: &str = "backend_loads";
 
 /// The loaded programs and their maps.
 pub struct Loaded {
-    pub(super) skel: WeftSkel<'static>,
+    /// Has all maps and no program.
+    maps: Object,
+    /// Have the programs, each some, over those maps.
+    parts: Vec<Object>,
     pub(super) pins: PinDir,
     /// Whether acceleration is among them.
     pub(super) accelerated: bool,
@@ -38,8 +40,11 @@ pub fn load(pins: &PinDir, sizes: &MapSizes) -> Result<Loaded, BpfError> {
 
 /// Loads all programs; maps that are pinned are taken over, the others are made and pinned.
 ///
+/// The time goes into the kernel's verifier, which works for one load call on one processor: the programs are loaded in parts, side
+/// by side (`docs/adr/0038-programs-are-verified-side-by-side.md`).
+///
 /// # Errors
-/// When the kernel refuses the object, or a size names no map.
+/// When the kernel refuses the object, or a size names no map. Maps that were made are gone again then.
 pub fn load_with(
     pins: &PinDir,
     sizes: &MapSizes,
@@ -49,32 +54,25 @@ pub fn load_with(
     libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Warn, |_, text| {
         tracing::debug!(target: "libbpf", "{}", text.trim_end());
     })));
-    // Lives as long as the process, which loads once.
-    let storage = Box::leak(Box::new(MaybeUninit::<OpenObject>::uninit()));
-    let mut open = WeftSkelBuilder::default()
-        .open(storage)
-        .map_err(failed("opening the BPF object"))?;
     let (acceleration, hindrance) = acceleration.here();
-    if !acceleration.is_on() {
-        accel::retire(pins)?;
-        accel::leave_out(open.open_object_mut())?;
-    }
     let accelerated = acceleration.is_on();
-    let mut warnings = prepare_maps(open.open_object_mut(), pins, sizes, accelerated)?;
-    warnings.extend(hindrance);
-    let backends = open.maps.backends.max_entries();
-    if let Some(settings) = open.maps.rodata_data.as_deref_mut() {
-        settings.backend_capacity = backends;
-        settings.tick_hz = clock::ticks_per_second();
-        settings.node_netns = own_netns();
-        settings.accel_bound = acceleration.bound.get();
-        settings.accel_blocking = u32::from(acceleration.mode == Mode::Eager);
-        settings.events_off = u32::from(!events);
-        settings.node_cookie = abi::netns_cookie().unwrap_or(0);
+    if !accelerated {
+        accel::retire(pins)?;
     }
-    let skel = open.load().map_err(failed("loading the BPF programs"))?;
+    let mut object = part::open(accelerated)?;
+    let Prepared { made, mut warnings } = prepare_maps(&mut object, pins, sizes, accelerated)?;
+    warnings.extend(hindrance);
+    part::leave_out(&mut object, |_| true);
+    let maps = object.load().map_err(failed("making the BPF maps"))?;
+    let config = part::config(&maps, acceleration, events)?;
+    let parts = load_parts(&maps, accelerated, config).inspect_err(|_| {
+        for pin in made {
+            let _ = fs::remove_file(pin);
+        }
+    })?;
     Ok(Loaded {
-        skel,
+        maps,
+        parts,
         pins: pins.clone(),
         accelerated,
         warnings,
@@ -86,19 +84,31 @@ pub fn load_with(
 /// # Errors
 /// When the kernel refuses.
 pub fn trial_load() -> Result<usize, BpfError> {
-    let mut storage = MaybeUninit::<OpenObject>::uninit();
-    let skel = WeftSkelBuilder::default()
-        .open(&mut storage)
-        .map_err(failed("opening the BPF object"))?
+    let object = part::open(true)?
         .load()
         .map_err(failed("loading the BPF programs"))?;
-    Ok(skel.object().progs().count())
+    Ok(object.progs().count())
 }
 
-/// Number of this process's network namespace, as the kernel's programs see it; 0 if it cannot be told.
-fn own_netns() -> u32 {
-    let inode = fs::metadata("/proc/self/ns/net").map(|m| m.ino());
-    inode.map_or(0, |inode| u32::try_from(inode).unwrap_or(0))
+fn load_parts(
+    maps: &Object,
+    accelerated: bool,
+    config: types::config,
+) -> Result<Vec<Object>, BpfError> {
+    thread::scope(|scope| {
+        let loads = Part::ALL.map(|part| {
+            thread::Builder::new()
+                .name("load".into())
+                .spawn_scoped(scope, move || part.load(accelerated, config, maps))
+        });
+        loads
+            .into_iter()
+            .map(|load| {
+                let load = load.map_err(BpfError::Thread)?;
+                load.join().unwrap_or_else(|panic| resume_unwind(panic))
+            })
+            .collect()
+    })
 }
 
 pub(super) fn failed(step: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> BpfError {
@@ -106,52 +116,60 @@ pub(super) fn failed(step: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -
     move |source| BpfError::Load { step, source }
 }
 
+/// What is known once the maps' sizes and pins are set.
+struct Prepared {
+    /// Pins that loading will make.
+    made: Vec<PathBuf>,
+    warnings: Vec<String>,
+}
+
 fn prepare_maps(
     object: &mut OpenObject,
     pins: &PinDir,
     sizes: &MapSizes,
     accelerated: bool,
-) -> Result<Vec<String>, BpfError> {
+) -> Result<Prepared, BpfError> {
     if sizes.contains_key(LOADS) {
         return Err(BpfError::SizedTogether(LOADS, BACKENDS));
     }
     let mut unknown: Vec<&String> = sizes.keys().collect();
-    let mut warnings = Vec::new();
+    let mut prepared = Prepared {
+        made: Vec::new(),
+        warnings: Vec::new(),
+    };
     for mut map in object.maps_mut() {
-        let name = map.name().to_string_lossy().into_owned();
-        // Constants belong to the programs: they are not kept.
-        if name.contains('.') {
+        if part::is_constant(&map) {
             continue;
         }
+        let name = map.name().to_string_lossy().into_owned();
         unknown.retain(|u| **u != name);
         if accel::is_map(&name) && !accelerated {
             continue;
         }
-        warnings.extend(prepare_map(
-            &mut map,
-            &name,
-            pins,
-            sizes.get(&name).copied(),
-        )?);
+        let pin = pins.maps().join(&name);
+        let warning = prepare_map(&mut map, &name, &pin, sizes.get(&name).copied())?;
+        prepared.warnings.extend(warning);
+        if !pin.exists() {
+            prepared.made.push(pin);
+        }
     }
     match unknown.first() {
         Some(name) => Err(BpfError::UnknownMap((*name).clone())),
-        None => Ok(warnings),
+        None => Ok(prepared),
     }
 }
 
 fn prepare_map(
     map: &mut OpenMapMut<'_>,
     name: &str,
-    pins: &PinDir,
+    pin: &Path,
     size: Option<u32>,
 ) -> Result<Option<String>, BpfError> {
-    let path = pins.maps().join(name);
     let mut warning = None;
     let mut entries = size.or_else(|| size::of_machine(name));
-    if path.exists() {
-        let pinned = MapHandle::from_pinned_path(&path)
-            .map_err(failed(format!("opening {}", path.display())))?
+    if pin.exists() {
+        let pinned = MapHandle::from_pinned_path(pin)
+            .map_err(failed(format!("opening {}", pin.display())))?
             .max_entries();
         if let Some(size) = size.filter(|size| *size != pinned) {
             warning = Some(format!(
@@ -164,7 +182,7 @@ fn prepare_map(
         map.set_max_entries(entries)
             .map_err(failed(format!("setting the size of map {name}")))?;
     }
-    map.set_pin_path(&path)
+    map.set_pin_path(pin)
         .map_err(failed(format!("pinning map {name}")))?;
     Ok(warning)
 }
@@ -175,12 +193,17 @@ impl Loaded {
     /// # Errors
     /// When there is no such map, or no file descriptor left.
     pub fn map(&self, name: &str) -> Result<MapHandle, BpfError> {
-        let map = self
-            .skel
-            .object()
-            .maps()
-            .find(|map| map.name() == name)
-            .ok_or_else(|| BpfError::UnknownMap(name.to_owned()))?;
-        MapHandle::try_from(&map).map_err(failed(format!("taking map {name}")))
+        part::named(&self.maps, name)
+    }
+
+    /// The program called `name`, to be attached or run.
+    pub fn program(&mut self, name: &str) -> Option<ProgramMut<'_>> {
+        self.programs().find(|program| program.name() == name)
+    }
+
+    /// All programs.
+    pub(super) fn programs(&self) -> impl Iterator<Item = ProgramMut<'_>> {
+        let all = self.parts.iter().flat_map(Object::progs_mut);
+        all.filter(|program| program.autoload())
     }
 }

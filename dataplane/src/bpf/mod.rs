@@ -1,6 +1,6 @@
 //! The kernel side as the agent handles it: loading, pinning, attaching, and maps as [`crate::tables::Table`]s.
 //!
-//! All programs come in one object with one set of maps. Maps and links are pinned under `<bpffs>/<ABI hash>/`, so that they
+//! All programs come in one object with one set of maps, which is opened for each part that is loaded. Maps and links are pinned under `<bpffs>/<ABI hash>/`, so that they
 //! outlive the agent and the next one finds them.
 
 mod abi;
@@ -16,6 +16,7 @@ mod counters;
 mod events;
 mod load;
 mod open;
+mod part;
 mod pin;
 mod pod;
 mod programs;
@@ -93,6 +94,9 @@ pub enum BpfError {
     /// Reaching this network namespace's interfaces.
     #[error("interfaces cannot be reached: {0}")]
     Interfaces(std::io::Error),
+    /// The object has no room for the agent's settings.
+    #[error("the BPF object has no section for the agent's settings")]
+    NoConfig,
     /// A program that the object lacks.
     #[error("the BPF object has no program {0}")]
     UnknownProgram(&'static str),

@@ -3,8 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use libbpf_rs::skel::Skel;
-use libbpf_rs::{IterOpts, Link, MapHandle, ProgramMut};
+use libbpf_rs::{IterOpts, Link, MapHandle};
 
 use super::array::PlaceTable;
 use super::load::failed;
@@ -91,7 +90,7 @@ impl Loaded {
     /// # Errors
     /// When the map is missing.
     pub fn counters(&self) -> Result<Counters, BpfError> {
-        let programs = Programs::of(self.skel.object());
+        let programs = Programs::of(self);
         Ok(Counters::new(self.map("counters")?, programs))
     }
 
@@ -177,13 +176,5 @@ impl Loaded {
             None => program.attach_iter_with_opts(IterOpts::None),
         }
         .map_err(failed(format!("making the iterator {name}")))
-    }
-
-    /// The program called `name`, to be attached or run.
-    pub fn program(&mut self, name: &str) -> Option<ProgramMut<'_>> {
-        self.skel
-            .object_mut()
-            .progs_mut()
-            .find(|program| program.name() == name)
     }
 }

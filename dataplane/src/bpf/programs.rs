@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
+use libbpf_rs::Program;
 use libbpf_rs::query::ProgInfoIter;
-use libbpf_rs::{Object, Program};
 
+use super::Loaded;
 use crate::metrics::ProgramRuns;
 
 /// Names of programs by their ids.
@@ -13,9 +14,8 @@ use crate::metrics::ProgramRuns;
 pub(super) struct Programs(BTreeMap<u32, String>);
 
 impl Programs {
-    /// Those of `object`, which is loaded.
-    pub(super) fn of(object: &Object) -> Self {
-        let named = object.progs().filter_map(|program| {
+    pub(super) fn of(loaded: &Loaded) -> Self {
+        let named = loaded.programs().filter_map(|program| {
             let id = Program::id_from_fd(program.as_fd()).ok()?;
             Some((id, program.name().to_string_lossy().into_owned()))
         });

@@ -3,8 +3,6 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use libbpf_rs::skel::Skel;
-
 use super::abi::{run, run_on};
 use super::{BpfError, BpfTable, Loaded, types};
 use crate::check::{CheckProgram, Judged, Judgement, Packet};
@@ -37,7 +35,7 @@ impl Loaded {
     }
 
     fn program_fd(&self, name: &'static str) -> Result<OwnedFd, BpfError> {
-        let program = self.skel.object().progs().find(|p| p.name() == name);
+        let program = self.programs().find(|p| p.name() == name);
         let program = program.ok_or(BpfError::UnknownProgram(name))?;
         let fd = program.as_fd().try_clone_to_owned();
         fd.map_err(BpfError::Descriptor)

@@ -11,8 +11,7 @@ const CONNECTIONS_AT_LEAST: usize = 131_072;
 
 /// Entries of the map called `name` where nobody has asked for a size; `None`: as in `bpf/include/maps.h`.
 pub(super) fn of_machine(name: &str) -> Option<u32> {
-    let processors = available_parallelism().map_or(1, NonZeroUsize::get);
-    (name == "ct").then(|| connections(processors))
+    (name == "ct").then(|| connections(available_parallelism().map_or(1, NonZeroUsize::get)))
 }
 
 fn connections(processors: usize) -> u32 {
