@@ -33,7 +33,7 @@ use crate::interfaces::Interfaces;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::otlp;
-use crate::proxy::{self, AccessLog, Owners, ProxyConfig, Relay, Routing, Uplinks};
+use crate::proxy::{self, AccessLog, Owners, ProxyConfig, Relay, RequestSpans, Routing, Uplinks};
 use crate::xds::{Client, ClientConfig, SharedStatus};
 
 /// Runs the agent until `drain` is cancelled; the kernel side works on.
@@ -147,6 +147,11 @@ pub async fn run_on(
         observed,
         identities: keeper.status(),
     };
+    let (request_spans, spans) = mpsc::channel(proxy::SPANS);
+    let request_spans = config
+        .export
+        .as_ref()
+        .map(|export| RequestSpans::new(request_spans, export.sampling.share()));
     let export = config.export.map(|export| {
         let (node, log) = (config.node.clone(), admin.observed.log.clone());
         let gather = Looks {
@@ -154,7 +159,7 @@ pub async fn run_on(
             metrics: Arc::clone(&metrics),
         };
         let metrics = Arc::clone(&metrics);
-        otlp::export(export, node, log, metrics, gather, drain.clone())
+        otlp::export(export, node, log, spans, metrics, gather, drain.clone())
     });
     let client = Client {
         config: ClientConfig::new(&config.node),
@@ -229,7 +234,8 @@ pub async fn run_on(
             let relay = Relay::new(config.control.connect(), keeper.secrets());
             let relay = relay
                 .with_owners(Owners::new(engine.clone()))
-                .with_log(AccessLog::new(judgements));
+                .with_log(AccessLog::new(judgements))
+                .with_spans(request_spans);
             tasks.spawn(
                 "hand-over to Envoy",
                 proxy::follow(ready, engine.steering(), switch, routing, token.clone()),

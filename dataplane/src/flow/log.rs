@@ -36,7 +36,7 @@ impl Ring {
 }
 
 /// What a [`Cursor`] finds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Chunk {
     /// Flows that were forgotten before this reader came to them.
     pub lost: u64,

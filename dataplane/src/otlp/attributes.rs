@@ -145,6 +145,12 @@ pub(super) fn of_its_own(event: &Event, attributes: &mut Vec<KeyValue>) {
     }
 }
 
+/// Which workloads these are.
+pub(super) fn ends(attributes: &mut Attributes, source: &Endpoint, destination: &Endpoint) {
+    who(attributes, &SOURCE, source);
+    who(attributes, &DESTINATION, destination);
+}
+
 fn asked_for(attributes: &mut Attributes, server: SocketAddr) {
     attributes.text(name::SERVER_ADDRESS, &server.ip().to_string());
     attributes.number(name::SERVER_PORT, server.port().into());

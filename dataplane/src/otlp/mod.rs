@@ -17,6 +17,7 @@ mod ids;
 mod metrics;
 mod reached;
 mod report;
+mod requests;
 mod sampling;
 mod span;
 mod target;

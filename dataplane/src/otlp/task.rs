@@ -14,12 +14,13 @@ use super::counts::{Outcome, Tally};
 use super::ids::Role;
 use super::reached::Reached;
 use super::report::{Gather, Reporter};
+use super::requests::{Joined, Requests};
 use super::sampling::Sampling;
 use super::span::Frame;
 use super::target::{Header, Target};
 use super::template::Templates;
 use super::transport::{Again, SendError, Transport};
-use crate::flow::{FlowLog, NamedEvent};
+use crate::flow::{Chunk, FlowLog, NamedEvent};
 use crate::metrics::Metrics;
 
 /// Batches that wait for the collector: 8,192 spans, about 1.5 KiB each.
@@ -50,7 +51,7 @@ pub struct ExportConfig {
     pub metrics_interval: Duration,
 }
 
-/// Exports what `log` is told of from now on, until `drain` is cancelled. `node`: this one's name.
+/// Exports what `log` is told of from now on, and Envoy's spans of `requests`, until `drain` is cancelled. `node`: this one's name.
 ///
 /// # Errors
 /// When no way to the collector can be set up; never because it is not there.
@@ -58,6 +59,7 @@ pub async fn export(
     config: ExportConfig,
     node: String,
     log: FlowLog,
+    requests: mpsc::Receiver<Span>,
     metrics: Arc<Metrics>,
     gather: impl Gather,
     drain: CancellationToken,
@@ -85,6 +87,7 @@ pub async fn export(
         tally: Tally::default(),
         queue,
         metrics: Arc::clone(&metrics),
+        requests: Requests::default(),
     };
     let sender = Sender {
         target: config.target,
@@ -95,7 +98,7 @@ pub async fn export(
     };
     let (feeding, reporting) = (drain.clone(), drain.clone());
     tokio::join!(
-        feeder.run(log, gather, feeding),
+        feeder.run(log, requests, gather, feeding),
         reporter.run(reporting),
         sender.run(waiting, drain)
     );
@@ -116,13 +119,21 @@ struct Feeder {
     tally: Tally,
     queue: mpsc::Sender<Batch>,
     metrics: Arc<Metrics>,
+    requests: Requests,
 }
 
 impl Feeder {
-    async fn run(mut self, log: FlowLog, gather: impl Gather, drain: CancellationToken) {
+    async fn run(
+        mut self,
+        log: FlowLog,
+        mut spans: mpsc::Receiver<Span>,
+        gather: impl Gather,
+        drain: CancellationToken,
+    ) {
         let (_, mut cursor) = log.follow();
         let mut due = tokio::time::Instant::now();
         loop {
+            let request_due = self.requests.next();
             let chunk = tokio::select! {
                 biased;
                 () = drain.cancelled() => break,
@@ -131,7 +142,12 @@ impl Feeder {
                     due = tokio::time::Instant::now() + LINGER;
                     continue;
                 }
+                () = sleep_until(request_due) => Chunk::default(),
                 chunk = cursor.next() => chunk,
+                Some(span) = spans.recv() => {
+                    self.requests.wait(span, Instant::now());
+                    continue;
+                }
             };
             if self.open.is_empty() {
                 due = tokio::time::Instant::now() + LINGER;
@@ -139,7 +155,13 @@ impl Feeder {
             self.metrics.export.overtaken(chunk.lost);
             self.reached.refresh(&gather, Instant::now()).await;
             for named in &chunk.flows {
+                self.requests.remember(named);
                 self.tell(named);
+            }
+            while let Some(joined) = self.requests.due(Instant::now()) {
+                if let Err(outcome) = self.add_request(&joined) {
+                    self.tally.count(outcome);
+                }
             }
             self.metrics.export.add(&mut self.tally);
             // A flood must not keep this thread from its other tasks.
@@ -201,6 +223,21 @@ impl Feeder {
         Ok(())
     }
 
+    /// A request, whose share Envoy has chosen.
+    fn add_request(&mut self, joined: &Joined) -> Result<(), Outcome> {
+        if self.open.len() >= BATCH && !self.hand_over() {
+            return Err(Outcome::queue_full);
+        }
+        if self.budget.is_bounded() {
+            let bytes = joined.span.encoded_len();
+            if !self.budget.take(bytes, joined.urgent, Instant::now()) {
+                return Err(Outcome::over_budget);
+            }
+        }
+        self.open.put(&joined.of, &[], &joined.span);
+        Ok(())
+    }
+
     /// False: the queue is full, and the batch stays.
     fn hand_over(&mut self) -> bool {
         // Nothing is exported that was not looked at, in whatever order both are read.
@@ -214,6 +251,14 @@ impl Feeder {
             Ok(_) => true,
             Err(_) => false,
         }
+    }
+}
+
+/// Never, if there is nothing to wait for.
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due.into()).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -23,6 +23,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
 use prost::Message;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Arrival, ExportConfig, Gather, Outcome, Ratio, Sampling, export};
@@ -149,6 +150,7 @@ impl Site {
             // Another than the pods': each flow is of one end only.
             "elsewhere".to_owned(),
             log.clone(),
+            mpsc::channel(1).1,
             Arc::clone(&metrics),
             Looks(Arc::clone(&metrics)),
             drain.clone(),

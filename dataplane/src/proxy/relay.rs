@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use tokio::net::UnixListener;
 use tokio::sync::Mutex;
 use tokio_stream::wrappers::UnixListenerStream;
@@ -23,7 +24,7 @@ use weft_proto::envoy::envoy::service::discovery::v3::{
 };
 use weft_proto::resource::{BACK_END, BACK_END_ENVOY};
 
-use super::{AccessLog, Owners};
+use super::{AccessLog, Owners, RequestSpans};
 use crate::xds::{Connect, ControlChannel};
 
 /// A full configuration in one message.
@@ -34,6 +35,7 @@ pub struct Relay {
     control: Mutex<Box<dyn Connect>>,
     owners: Option<Owners>,
     log: Option<AccessLog>,
+    spans: Option<RequestSpans>,
     secrets: SecretsReceiver,
 }
 
@@ -45,6 +47,7 @@ impl Relay {
             control: Mutex::new(control),
             owners: None,
             log: None,
+            spans: None,
             secrets,
         }
     }
@@ -56,6 +59,12 @@ impl Relay {
             log: Some(log),
             ..self
         }
+    }
+
+    /// Also has Envoy make spans of requests, and takes them.
+    #[must_use]
+    pub fn with_spans(self, spans: Option<RequestSpans>) -> Self {
+        Self { spans, ..self }
     }
 
     /// Also says whose an address is.
@@ -76,8 +85,10 @@ impl Relay {
         let owners = self.owners.take().map(Owners::into_service);
         let sds = SdsServer::new(self.secrets.clone(), drain.clone());
         let log = self.log.take().map(AccessLogServiceServer::new);
+        let spans = self.spans.clone().map(RequestSpans::into_service);
         Server::builder()
             .add_optional_service(log)
+            .add_optional_service(spans)
             .add_service(sds.into_service())
             .add_service(AggregatedDiscoveryServiceServer::new(self))
             .add_optional_service(owners)
@@ -122,7 +133,8 @@ fn on_behalf<T: Send + 'static>(
 #[tonic::async_trait]
 impl AggregatedDiscoveryService for Relay {
     type StreamAggregatedResourcesStream = Streaming<DiscoveryResponse>;
-    type DeltaAggregatedResourcesStream = Streaming<DeltaDiscoveryResponse>;
+    type DeltaAggregatedResourcesStream =
+        BoxStream<'static, Result<DeltaDiscoveryResponse, Status>>;
 
     async fn stream_aggregated_resources(
         &self,
@@ -141,6 +153,11 @@ impl AggregatedDiscoveryService for Relay {
         let mut client = self.client().await?;
         let requests = on_behalf(request);
         let answer = client.delta_aggregated_resources(requests).await?;
-        Ok(Response::new(answer.into_inner()))
+        let answers = answer.into_inner();
+        let Some(spans) = self.spans.clone() else {
+            return Ok(Response::new(answers.boxed()));
+        };
+        let traced = answers.map_ok(move |response| spans.wanted_in(response));
+        Ok(Response::new(traced.boxed()))
     }
 }

@@ -19,6 +19,7 @@ mod policy;
 mod problem;
 mod resource;
 mod route;
+pub mod tracing;
 mod tunnel;
 mod workload;
 

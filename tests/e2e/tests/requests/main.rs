@@ -1,5 +1,6 @@
-//! Requests through the node's Envoy: none is lost when another Envoy takes over.
+//! Requests through the node's Envoy: how they are traced, and that none is lost when another Envoy takes over.
 
+mod traces;
 mod upgrade;
 
 use weft_e2e::http::service;
