@@ -147,11 +147,9 @@ pub async fn run_on(
         observed,
         identities: keeper.status(),
     };
-    let (request_spans, spans) = mpsc::channel(proxy::SPANS);
-    let request_spans = config
-        .export
-        .as_ref()
-        .map(|export| RequestSpans::new(request_spans, export.sampling.share()));
+    let (sink, spans) = otlp::RequestSink::new(Arc::clone(&metrics));
+    let request_spans = config.export.as_ref();
+    let request_spans = request_spans.map(|e| RequestSpans::new(sink, e.sampling.clone()));
     let export = config.export.map(|export| {
         let (node, log) = (config.node.clone(), admin.observed.log.clone());
         let gather = Looks {

@@ -39,7 +39,7 @@ const DESTINATION: [&str; 6] = [
 ];
 
 /// Attributes; what is empty is left out.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Attributes(Vec<KeyValue>);
 
 impl Attributes {
@@ -145,8 +145,21 @@ pub(super) fn of_its_own(event: &Event, attributes: &mut Vec<KeyValue>) {
     }
 }
 
-/// Which workloads these are.
-pub(super) fn ends(attributes: &mut Attributes, source: &Endpoint, destination: &Endpoint) {
+/// From whom to whom, and where that is.
+pub(super) fn ends(
+    attributes: &mut Attributes,
+    (source, from): (&Endpoint, Option<SocketAddr>),
+    (destination, to): (&Endpoint, Option<SocketAddr>),
+) {
+    let places = [
+        (name::SOURCE_ADDRESS, name::SOURCE_PORT, from),
+        (name::DESTINATION_ADDRESS, name::DESTINATION_PORT, to),
+    ];
+    for (address, port, at) in places {
+        let Some(at) = at else { continue };
+        attributes.text(address, &at.ip().to_string());
+        attributes.number(port, at.port().into());
+    }
     who(attributes, &SOURCE, source);
     who(attributes, &DESTINATION, destination);
 }

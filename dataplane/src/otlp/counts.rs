@@ -70,14 +70,17 @@ impl Tally {
 pub struct ExportMetrics {
     flows: Family<FlowLabel, Counter>,
     spans: Family<OutcomeLabel, Counter<u64, AtomicU64>>,
+    requests: Counter,
     overtaken: Counter,
     reports: Family<ReportLabel, Counter>,
 }
 
 impl ExportMetrics {
     pub(crate) fn register(&self, registry: &mut Registry) {
-        let help = "Spans of connections and refusals, by what became of them";
+        let help = "Spans of connections, refusals and requests, by what became of them";
         registry.register("otlp_spans", help, self.spans.clone());
+        let help = "Spans of requests that came from Envoy";
+        registry.register("otlp_requests", help, self.requests.clone());
         let help = "Flows that the export has looked at, by whether there are spans of them";
         registry.register("otlp_flows", help, self.flows.clone());
         let help = "Flows that were forgotten before they became spans";
@@ -105,6 +108,10 @@ impl ExportMetrics {
             self.count(*outcome, *spans);
         }
         *tally = Tally::default();
+    }
+
+    pub(super) fn requested(&self) {
+        self.requests.inc();
     }
 
     pub(super) fn overtaken(&self, flows: u64) {

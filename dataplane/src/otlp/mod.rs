@@ -3,7 +3,7 @@
 //!
 //! A [`crate::flow::FlowLog`] is followed, so nothing waits for a collector: flows become spans ([`span`]), some are left out
 //! ([`sampling`], [`budget`]), the rest is encoded ([`template`], [`batch`]) and goes in batches through a bounded queue ([`task`])
-//! and over gRPC or HTTP ([`transport`]). Each place that can lose spans counts what it lost ([`counts`]).
+//! and over gRPC or HTTP ([`transport`]). Envoy's spans of requests join them ([`requests`]). Each place that can lose spans counts what it lost ([`counts`]).
 //!
 //! Source: OTLP 1.9, <https://opentelemetry.io/docs/specs/otlp/>; names: the semantic conventions,
 //! <https://opentelemetry.io/docs/specs/semconv/>.
@@ -28,6 +28,7 @@ mod transport;
 pub use counts::{ExportMetrics, Outcome};
 pub use reached::Arrival;
 pub use report::Gather;
+pub use requests::RequestSink;
 pub use sampling::{NamedRatio, Ratio, RatioError, Sampling};
 pub use target::{Header, HeaderError, Protocol, Target, TargetError};
 pub use task::{ExportConfig, export};

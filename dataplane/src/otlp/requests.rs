@@ -3,138 +3,160 @@
 //! A request's span stays in its own trace, that of whoever asked. It links to the spans of the connections by which it came and went on,
 //! and says between which workloads that was. Connections are known from their beginning, as the kernel told it.
 
-use std::collections::{HashMap, VecDeque};
+mod intake;
+mod known;
+mod meaning;
+
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::Link;
-use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
-use weft_proto::convert::tracing::{CAME_BY, FOR_SERVER, STANDS_FOR, WENT_BY};
 use weft_proto::wire::flow::v1::Endpoint;
 
 use super::attributes::{self, Attributes};
-use super::ids::{self, Role};
-use crate::flow::{EventKind, NamedEvent};
+use crate::flow::NamedEvent;
+use known::{Connection, Ends, Known};
+use meaning::{Meaning, short};
 
-/// Connections through Envoy that are remembered; the oldest are forgotten first.
-const MOST: usize = 65_536;
+pub use intake::RequestSink;
+
 /// What the kernel tells of a connection may come a little later than Envoy's span.
 const PATIENCE: Duration = Duration::from_millis(1_500);
-
-/// From whom, to whom.
-type Ends = (SocketAddr, SocketAddr);
-
-/// A connection, as far as requests need it.
-struct Known {
-    trace: [u8; 16],
-    source: Arc<Endpoint>,
-    destination: Arc<Endpoint>,
-}
+/// Spans that wait for it. One more, and the first waits no longer.
+const MOST_WAITING: usize = 1_024;
 
 /// A span of a request, and the workload that it is of.
 pub(super) struct Joined {
     pub(super) of: Arc<Endpoint>,
     pub(super) span: Span,
-    /// The request went wrong.
+    /// The request failed.
     pub(super) urgent: bool,
+}
+
+/// A span whose connections may not be known yet.
+struct Waiting {
+    due: Instant,
+    span: Span,
+    meaning: Meaning,
+    came: Option<Ends>,
+    went: Option<Ends>,
 }
 
 /// Remembers connections, and keeps spans until theirs are known.
 #[derive(Default)]
 pub(super) struct Requests {
-    known: HashMap<Ends, Known>,
-    order: VecDeque<Ends>,
-    waiting: VecDeque<(Instant, Span)>,
+    known: Known,
+    waiting: VecDeque<Waiting>,
 }
 
 impl Requests {
     /// Takes notice of a connection that Envoy has a part in.
     pub(super) fn remember(&mut self, named: &NamedEvent) {
-        let event = &named.event;
-        if event.kind != EventKind::Open || !event.proxied {
-            return;
-        }
-        let ends = (event.source, event.destination);
-        let known = Known {
-            trace: ids::trace_id(named, named.time_unix_nano),
-            source: Arc::clone(named.source()),
-            destination: Arc::clone(named.destination()),
-        };
-        if self.known.insert(ends, known).is_none() {
-            self.order.push_back(ends);
-        }
-        while self.order.len() > MOST {
-            if let Some(oldest) = self.order.pop_front() {
-                self.known.remove(&oldest);
-            }
+        if named.event.proxied {
+            self.known.remember(named);
         }
     }
 
-    /// Takes a span of a request.
-    pub(super) fn wait(&mut self, span: Span, now: Instant) {
-        self.waiting.push_back((now + PATIENCE, span));
+    /// Takes a span of a request; gives one that can be told of, if it is this or another one.
+    pub(super) fn take(&mut self, mut span: Span, now: Instant) -> Option<Joined> {
+        let meaning = Meaning::of(std::mem::take(&mut span.attributes));
+        let waiting = Waiting {
+            due: now + PATIENCE,
+            came: ends(&meaning.came_by),
+            went: ends(&meaning.went_by),
+            span,
+            meaning,
+        };
+        if self.is_known(&waiting) {
+            return Some(self.join(waiting));
+        }
+        self.waiting.push_back(waiting);
+        let is_full = self.waiting.len() > MOST_WAITING;
+        let first = self.waiting.pop_front_if(|_| is_full)?;
+        Some(self.join(first))
     }
 
     /// When the next one has waited long enough.
     pub(super) fn next(&self) -> Option<Instant> {
-        self.waiting.front().map(|(due, _)| *due)
+        self.waiting.front().map(|first| first.due)
     }
 
-    /// One that has.
+    /// One that has, at `now`.
     pub(super) fn due(&mut self, now: Instant) -> Option<Joined> {
-        let is_due = self.next().is_some_and(|due| due <= now);
-        let (_, span) = self.waiting.pop_front_if(|_| is_due)?;
-        Some(self.join(span))
+        let first = self.waiting.pop_front_if(|first| first.due <= now)?;
+        Some(self.join(first))
     }
 
-    fn join(&self, mut span: Span) -> Joined {
-        let came = take(&mut span.attributes, CAME_BY).and_then(|text| ends(&text));
-        let went = take(&mut span.attributes, WENT_BY).and_then(|text| ends(&text));
-        let stands_for = take(&mut span.attributes, STANDS_FOR).unwrap_or_default();
-        let came_by = came.and_then(|ends| self.known.get(&ends));
-        let went_by = went.and_then(|ends| self.known.get(&ends));
-        for known in [came_by, went_by].into_iter().flatten() {
-            span.links.push(Link {
-                trace_id: known.trace.to_vec(),
-                span_id: ids::span_id(known.trace, Role::Client).to_vec(),
-                ..Default::default()
-            });
-        }
-        let nobody = || Arc::new(Endpoint::default());
-        let source = came_by
-            .or(went_by)
-            .map_or_else(nobody, |k| Arc::clone(&k.source));
+    /// One, whether it has or not.
+    pub(super) fn last(&mut self) -> Option<Joined> {
+        let first = self.waiting.pop_front()?;
+        Some(self.join(first))
+    }
+
+    fn is_known(&self, waiting: &Waiting) -> bool {
+        let start = waiting.span.start_time_unix_nano;
+        let mut ends = [waiting.came, waiting.went].into_iter().flatten();
+        ends.all(|ends| self.known.at(ends, start).is_some())
+    }
+
+    fn join(&self, waiting: Waiting) -> Joined {
+        let Waiting {
+            mut span,
+            mut meaning,
+            came,
+            went,
+            ..
+        } = waiting;
+        let known = |ends| self.known.at(ends, span.start_time_unix_nano);
+        let came_by = came.and_then(known);
+        let went_by = went.and_then(known);
+        let links = [("downstream", came_by), ("upstream", went_by)];
+        span.links = links
+            .into_iter()
+            .filter_map(|(side, connection)| Some(link(side, connection?)))
+            .collect();
+        let source = who(came_by.or(went_by).map(|c| &c.source), came.map(|e| e.0));
         // A service's address is nobody's: the pod is at the end of the other connection.
-        let to = went_by.or(came_by);
-        let destination = to.map_or_else(nobody, |k| Arc::clone(&k.destination));
-        let mut more = Attributes::default();
-        attributes::ends(&mut more, &source, &destination);
-        span.attributes.extend(more.done());
-        let is_error = |status: &opentelemetry_proto::tonic::trace::v1::Status| {
-            status.code() == StatusCode::Error
-        };
+        let to = went.or(came).map(|ends| ends.1);
+        let destination = who(went_by.or(came_by).map(|c| &c.destination), to);
+        span.name = short(&span.name);
+        let urgent = meaning.conclude(&mut span);
+        let for_server = meaning.for_server;
+        let mut more = meaning.attributes;
+        more.text("weft.path", "envoy");
+        attributes::ends(&mut more, (&source, came.map(|e| e.0)), (&destination, to));
+        span.attributes = more.done();
         Joined {
-            of: if stands_for == FOR_SERVER {
-                destination
-            } else {
-                source
-            },
-            urgent: span.status.as_ref().is_some_and(is_error),
+            of: if for_server { destination } else { source },
             span,
+            urgent,
         }
     }
 }
 
-/// Takes an attribute that is text.
-fn take(attributes: &mut Vec<KeyValue>, key: &str) -> Option<String> {
-    let place = attributes.iter().position(|a| a.key == key)?;
-    match attributes.swap_remove(place).value?.value? {
-        Value::StringValue(text) => Some(text),
-        _ => None,
+fn link(side: &str, connection: &Connection) -> Link {
+    let mut attributes = Attributes::default();
+    attributes.text("weft.connection", side);
+    Link {
+        trace_id: connection.trace.to_vec(),
+        span_id: connection.span.to_vec(),
+        attributes: attributes.done(),
+        ..Default::default()
     }
+}
+
+/// Somebody of whom only the address is known, where nothing else is.
+fn who(known: Option<&Arc<Endpoint>>, at: Option<SocketAddr>) -> Arc<Endpoint> {
+    let nobody = || {
+        Arc::new(Endpoint {
+            address: at.map_or_else(String::new, |at| at.ip().to_string()),
+            ..Default::default()
+        })
+    };
+    known.map_or_else(nobody, Arc::clone)
 }
 
 /// `FROM|TO`.
@@ -148,69 +170,4 @@ fn ends(text: &str) -> Option<Ends> {
 }
 
 #[cfg(test)]
-mod tests {
-    use opentelemetry_proto::tonic::common::v1::AnyValue;
-
-    use super::*;
-    use crate::flow::fake::Fake;
-    use crate::flow::tests::event;
-    use crate::flow::{Clock, Event, Namer, Reason};
-
-    fn text(key: &str, value: &str) -> KeyValue {
-        KeyValue {
-            key: key.to_owned(),
-            value: Some(AnyValue {
-                value: Some(Value::StringValue(value.to_owned())),
-            }),
-            ..Default::default()
-        }
-    }
-
-    fn opened(requests: &mut Requests) -> NamedEvent {
-        let opened = Event {
-            proxied: true,
-            isn: 7,
-            ..event(EventKind::Open, Reason::REASON_POLICY)
-        };
-        let clock = Clock::fixed(1_000_000_000_000, 5_000_000_000);
-        let named = Namer::default().name(opened, &Fake::new(), &clock);
-        requests.remember(&named);
-        named
-    }
-
-    #[test]
-    fn a_request_links_to_its_connection_and_keeps_its_own_trace() {
-        let mut requests = Requests::default();
-        let named = opened(&mut requests);
-        let ends = format!("{}|{}", named.event.source, named.event.destination);
-        let span = Span {
-            trace_id: vec![1; 16],
-            attributes: vec![text(CAME_BY, &ends), text("http.method", "GET")],
-            ..Default::default()
-        };
-        let now = Instant::now();
-        requests.wait(span, now);
-        assert!(requests.due(now).is_none(), "its connection may come yet");
-        let told = requests.due(now + PATIENCE).expect("it is due");
-        assert_eq!(told.span.trace_id, vec![1; 16]);
-        let linked: Vec<_> = told.span.links.iter().map(|l| l.trace_id.clone()).collect();
-        assert_eq!(linked, [ids::trace_id(&named, 0).to_vec()]);
-        assert!(told.span.attributes.iter().all(|a| a.key != CAME_BY));
-        assert_eq!(told.of, *named.source());
-    }
-
-    #[test]
-    fn what_is_not_known_is_told_without_links() {
-        let mut requests = Requests::default();
-        for ends in ["", "-|-", "10.0.0.1:1", "10.0.0.9:1|10.0.0.8:2"] {
-            let span = Span {
-                attributes: vec![text(CAME_BY, ends)],
-                ..Default::default()
-            };
-            let now = Instant::now();
-            requests.wait(span, now);
-            let told = requests.due(now + PATIENCE).expect("it is due");
-            assert!(told.span.links.is_empty(), "{ends}");
-        }
-    }
-}
+mod tests;

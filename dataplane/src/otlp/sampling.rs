@@ -147,12 +147,14 @@ impl Sampling {
         self.services.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Of all that have none of their own, 0 to 1.
+    /// The share of a service, "namespace/name", or of all that have none of their own: 0 to 1.
     #[must_use]
-    pub fn share(&self) -> f64 {
-        #[allow(clippy::cast_precision_loss)]
-        let left_out = self.rest.threshold as f64 / (1_u64 << RANDOM_BITS) as f64;
-        self.rest.state.as_ref().map_or(0.0, |_| 1.0 - left_out)
+    pub fn share(&self, service: Option<&str>) -> f64 {
+        let mut services = self.services.iter();
+        let own = services.find(|(name, _)| Some(name.as_str()) == service);
+        let share = own.map_or(&self.rest, |(_, share)| share);
+        let left_out = share.threshold as f64 / (1_u64 << RANDOM_BITS) as f64;
+        share.state.as_ref().map_or(0.0, |_| 1.0 - left_out)
     }
 
     /// Whether the destination's workload matters.

@@ -145,8 +145,9 @@ impl Feeder {
                 () = sleep_until(request_due) => Chunk::default(),
                 chunk = cursor.next() => chunk,
                 Some(span) = spans.recv() => {
-                    self.requests.wait(span, Instant::now());
-                    continue;
+                    let joined = self.requests.take(span, Instant::now());
+                    self.tell_request(joined);
+                    Chunk::default()
                 }
             };
             if self.open.is_empty() {
@@ -158,18 +159,40 @@ impl Feeder {
                 self.requests.remember(named);
                 self.tell(named);
             }
-            while let Some(joined) = self.requests.due(Instant::now()) {
-                if let Err(outcome) = self.add_request(&joined) {
-                    self.tally.count(outcome);
-                }
-            }
+            self.tell_requests(&mut spans);
             self.metrics.export.add(&mut self.tally);
             // A flood must not keep this thread from its other tasks.
             tokio::task::yield_now().await;
         }
+        spans.close();
+        while !spans.is_empty() {
+            self.tell_requests(&mut spans);
+        }
+        while let Some(joined) = self.requests.last() {
+            self.tell_request(Some(joined));
+        }
         self.hand_over();
         let left = self.open.len() as u64;
         self.metrics.export.count(Outcome::failed, left);
+    }
+
+    /// Of those that have come, and of those that have waited for their connections: many flows must not keep them.
+    fn tell_requests(&mut self, spans: &mut mpsc::Receiver<Span>) {
+        let now = Instant::now();
+        for _ in 0..BATCH {
+            let Ok(span) = spans.try_recv() else { break };
+            let joined = self.requests.take(span, now);
+            self.tell_request(joined);
+        }
+        while let Some(joined) = self.requests.due(now) {
+            self.tell_request(Some(joined));
+        }
+    }
+
+    fn tell_request(&mut self, joined: Option<Joined>) {
+        if let Some(Err(outcome)) = joined.map(|joined| self.add_request(&joined)) {
+            self.tally.count(outcome);
+        }
     }
 
     fn tell(&mut self, named: &NamedEvent) {

@@ -18,7 +18,7 @@ pub use access_log::{AccessLog, QUEUE as JUDGEMENTS};
 pub use owners::Owners;
 pub use relay::Relay;
 pub use routing::{Routing, remove as remove_routing};
-pub use spans::{QUEUE as SPANS, RequestSpans};
+pub use spans::RequestSpans;
 pub use uplinks::{UplinkPrograms, Uplinks, remove_uplinks};
 
 use crate::bpf::{Record, types};

@@ -1,34 +1,33 @@
 //! Envoy's spans of requests: it is told to make some on the way of its listeners, and sends them to the socket of its control plane.
 
+use std::sync::Arc;
+
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
 };
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
-use opentelemetry_proto::tonic::trace::v1::Span;
-use tokio::sync::mpsc;
 use tonic::{Request, Response, Status};
 use weft_proto::convert::tracing::with_spans;
 use weft_proto::envoy::envoy::service::discovery::v3::DeltaDiscoveryResponse;
 
-/// Spans that wait to be joined to connections. More at a time are rejected.
-pub const QUEUE: usize = 8_192;
+use crate::otlp::{RequestSink, Sampling};
 
 /// Takes Envoy's spans.
 #[derive(Clone, Debug)]
 pub struct RequestSpans {
-    sink: mpsc::Sender<Span>,
-    percent: f64,
+    sink: RequestSink,
+    sampling: Arc<Sampling>,
 }
 
 impl RequestSpans {
-    /// Passes spans on to `sink`, of `share` (0 to 1) of the requests whose clients have not decided.
+    /// Passes spans on to `sink`; `sampling` has the shares of requests whose clients have not decided.
     #[must_use]
-    pub fn new(sink: mpsc::Sender<Span>, share: f64) -> Self {
+    pub fn new(sink: RequestSink, sampling: Sampling) -> Self {
         Self {
             sink,
-            percent: share * 100.0,
+            sampling: Arc::new(sampling),
         }
     }
 
@@ -42,7 +41,8 @@ impl RequestSpans {
     pub(super) fn wanted_in(&self, mut response: DeltaDiscoveryResponse) -> DeltaDiscoveryResponse {
         for resource in &mut response.resources {
             let traced = resource.resource.take();
-            resource.resource = traced.map(|any| with_spans(any, |_| self.percent / 100.0));
+            let share = |service: Option<&str>| self.sampling.share(service);
+            resource.resource = traced.map(|any| with_spans(any, share));
         }
         response
     }
@@ -58,10 +58,7 @@ impl TraceService for RequestSpans {
         let scopes = resources.flat_map(|resource| resource.scope_spans);
         let mut rejected = 0;
         for span in scopes.flat_map(|scope| scope.spans) {
-            rejected += i64::from(self.sink.try_send(span).is_err());
-        }
-        if rejected > 0 {
-            tracing::warn!("{rejected} spans of requests are lost: more come than are exported");
+            rejected += i64::from(!self.sink.take(span));
         }
         Ok(Response::new(ExportTraceServiceResponse {
             partial_success: (rejected > 0).then(|| ExportTracePartialSuccess {
