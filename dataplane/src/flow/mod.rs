@@ -38,7 +38,7 @@ pub(crate) use edges::{Edge, opening};
 pub(crate) use enrich::{endpoint, traffic};
 pub(crate) use event::socket;
 pub(crate) use message::{Decision, Ends};
-pub(crate) use names::object;
+pub(crate) use names::{object, shown};
 
 #[cfg(test)]
 pub(crate) mod fake;

@@ -17,9 +17,9 @@ use opentelemetry_proto::tonic::trace::v1::span::Link;
 use weft_proto::wire::flow::v1::Endpoint;
 
 use super::attributes::{self, Attributes};
-use crate::flow::NamedEvent;
+use crate::flow::{NamedEvent, shown};
 use known::{Connection, Ends, Known};
-use meaning::{Meaning, short};
+use meaning::Meaning;
 
 pub use intake::RequestSink;
 
@@ -122,7 +122,7 @@ impl Requests {
         // A service's address is nobody's: the pod is at the end of the other connection.
         let to = went.or(came).map(|ends| ends.1);
         let destination = who(went_by.or(came_by).map(|c| &c.destination), to);
-        span.name = short(&span.name);
+        span.name = shown(&span.name);
         let urgent = meaning.conclude(&mut span);
         let for_server = meaning.for_server;
         let mut more = meaning.attributes;

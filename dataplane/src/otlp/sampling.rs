@@ -198,6 +198,23 @@ mod tests {
     }
 
     #[test]
+    fn envoy_is_told_the_share_of_its_service_or_else_of_the_rest() {
+        let services = ["shop/dear=1", "shop/mute=0"].map(|r| r.parse().expect("a rule"));
+        let sampling = Sampling::new(ratio("0.25"), services, []);
+        for (service, share) in [
+            (Some("shop/dear"), 1.0),
+            (Some("shop/mute"), 0.0),
+            (Some("shop/other"), 0.25),
+            (None, 0.25),
+        ] {
+            assert!(
+                (sampling.share(service) - share).abs() < 1e-4,
+                "{service:?}"
+            );
+        }
+    }
+
+    #[test]
     fn what_a_smaller_share_takes_a_larger_takes_too() {
         let [few, many] = ["0.2", "0.7"].map(|r| Sampling::new(ratio(r), [], []));
         for n in 0..1_000_u64 {

@@ -5,6 +5,7 @@ mod access_log;
 mod owners;
 mod relay;
 mod routing;
+mod span_wire;
 mod spans;
 mod uplinks;
 

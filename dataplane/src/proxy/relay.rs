@@ -85,7 +85,7 @@ impl Relay {
         let owners = self.owners.take().map(Owners::into_service);
         let sds = SdsServer::new(self.secrets.clone(), drain.clone());
         let log = self.log.take().map(AccessLogServiceServer::new);
-        let spans = self.spans.clone().map(RequestSpans::into_service);
+        let spans = self.spans.clone();
         Server::builder()
             .add_optional_service(log)
             .add_optional_service(spans)

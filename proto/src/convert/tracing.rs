@@ -182,6 +182,7 @@ fn tags(prefix: &str, service: Option<&str>) -> Vec<CustomTag> {
 #[cfg(test)]
 mod tests {
     use envoy_types::pb::envoy::config::listener::v3::Filter;
+    use envoy_types::pb::google::protobuf::value::Kind;
 
     use super::*;
 
@@ -202,19 +203,46 @@ mod tests {
         })
     }
 
-    fn role(traced: &Any) -> Option<String> {
+    fn tracing_of(traced: &Any) -> Option<Tracing> {
         let listener: Listener = unpack(traced, "").ok()?;
         let filter = listener.filter_chains.first()?.filters.first()?.clone();
         let filter::ConfigType::TypedConfig(any) = filter.config_type? else {
             return None;
         };
-        let tracing = unpack::<HttpConnectionManager>(&any, "").ok()?.tracing?;
-        tracing.custom_tags.into_iter().find_map(|tag| {
+        unpack::<HttpConnectionManager>(&any, "").ok()?.tracing
+    }
+
+    fn role(traced: &Any) -> Option<String> {
+        tracing_of(traced)?.custom_tags.into_iter().find_map(|tag| {
             let custom_tag::Type::Value(value) = tag.r#type? else {
                 return None;
             };
             (tag.tag == STANDS_FOR).then_some(value)
         })
+    }
+
+    #[test]
+    fn a_service_has_its_own_share_and_is_named() {
+        let mut named: Listener = unpack(&listener("shop/web"), "").expect("a listener");
+        let text = |text: &str| Some(Kind::StringValue(text.to_owned()));
+        named.metadata = metadata::encode([("namespace", text("shop")), ("service", text("web"))]);
+        let asked = std::cell::RefCell::new(None);
+        let traced = with_spans(pack(&named), |service| {
+            asked.replace(service.map(str::to_owned));
+            0.25
+        });
+        assert_eq!(asked.into_inner().as_deref(), Some("shop/web"));
+        let tracing = tracing_of(&traced).expect("it is traced");
+        let service = tracing.custom_tags.iter().find(|tag| tag.tag == SERVICE);
+        let named = service.and_then(|tag| tag.r#type.clone());
+        assert_eq!(named, Some(custom_tag::Type::Value("shop/web".to_owned())));
+        let Some(ConfigType::TypedConfig(any)) = tracing.provider.and_then(|p| p.config_type)
+        else {
+            panic!("no provider");
+        };
+        let config: OpenTelemetryConfig = unpack(&any, "").expect("its config");
+        assert_eq!(config.sampler, Some(sampler(0.25)));
+        assert_ne!(config.sampler, Some(sampler(0.5)));
     }
 
     #[test]

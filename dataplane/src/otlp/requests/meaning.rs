@@ -9,10 +9,9 @@ use opentelemetry_semantic_conventions::attribute as name;
 use tonic::codegen::http::Uri;
 use weft_proto::convert::tracing::{CAME_BY, FOR_SERVER, SERVICE, STANDS_FOR, WENT_BY};
 
+use crate::flow::shown;
 use crate::otlp::attributes::Attributes;
 
-/// More of a text is not told.
-const LONGEST: usize = 256;
 /// What Envoy writes where there is nothing.
 const NOTHING: &str = "-";
 
@@ -56,7 +55,7 @@ impl Meaning {
             "http.url" => self.url(&text),
             "http.protocol" => self.protocol(&text),
             "http.status_code" => self.status = text.parse().unwrap_or_default(),
-            "response_flags" => self.flags = short(&text),
+            "response_flags" => self.flags = shown(&text),
             "request_size" => self.number(name::HTTP_REQUEST_BODY_SIZE, &text),
             "response_size" => self.number(name::HTTP_RESPONSE_BODY_SIZE, &text),
             "http.method" => self.text(name::HTTP_REQUEST_METHOD, &text),
@@ -90,7 +89,7 @@ impl Meaning {
     }
 
     fn text(&mut self, key: &str, value: &str) {
-        self.attributes.text(key, &short(value));
+        self.attributes.text(key, &shown(value));
     }
 
     fn number(&mut self, key: &str, value: &str) {
@@ -126,13 +125,4 @@ impl Meaning {
         }
         self.status == 0 || self.status >= 500
     }
-}
-
-/// Cut where it is too long, with a mark.
-pub(super) fn short(text: &str) -> String {
-    if text.len() <= LONGEST {
-        return text.to_owned();
-    }
-    let (shown, _) = text.split_at(text.floor_char_boundary(LONGEST));
-    format!("{shown}…")
 }

@@ -168,7 +168,7 @@ fn what_envoy_says_has_the_names_of_the_conventions() {
     is_text("network.protocol.version", "1.1");
     is_text("error.type", "503");
     is_text("weft.envoy.response_flags", "UH");
-    is_text("user_agent.original", &format!("{}…", &long[..256]));
+    is_text("user_agent.original", &format!("{}…", &long[..512]));
     for (key, value) in [
         ("server.port", 8080),
         ("http.response.status_code", 503),

@@ -141,7 +141,10 @@ fn a_request_without_a_trace_begins_one_whatever_it_is_made_of() -> Result {
     let answer = curl(&client, url, &["-H", &format!("@{}", odd.display())])?;
     ensure!(answer.status == 200, "{answer:?}");
     let span = only(&collector, &told(&answer)?.0)?;
-    ensure!(span.attribute("user_agent.original") != "", "{span:?}");
+    ensure!(
+        !span.attribute("user_agent.original").is_empty(),
+        "{span:?}"
+    );
     let samples = scrape(&mesh.lab.node("n1")?)?;
     ensure!(samples.sum("weft_otlp_requests_total", &[]) > 1);
     Ok(())
