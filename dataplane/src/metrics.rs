@@ -21,7 +21,7 @@ use prometheus_client::registry::{Registry, Unit};
 use weft_proto::resource::ResourceType;
 use weft_proto::wire::admin::v1::{Identities, ServiceLimits};
 
-use crate::flow::{FlowMetrics, WORKLOAD_PAIRS, WorkloadMetrics};
+use crate::flow::{FlowMetrics, RequestMetrics, WORKLOAD_PAIRS, WorkloadMetrics};
 use crate::identity::IdentityMetrics;
 use crate::otlp::ExportMetrics;
 
@@ -105,6 +105,8 @@ pub struct Metrics {
     pub flows: FlowMetrics,
     /// Connections between workloads.
     pub workloads: WorkloadMetrics,
+    /// Requests between workloads.
+    pub requests: RequestMetrics,
     identities: IdentityMetrics,
     programs: ProgramMetrics,
     /// The response that the tables do not have yet.
@@ -161,6 +163,7 @@ impl Metrics {
             registry: Mutex::new(Registry::with_prefix("weft")),
             flows: FlowMetrics::default(),
             workloads: WorkloadMetrics::new(workload_pairs),
+            requests: RequestMetrics::new(workload_pairs),
             export: ExportMetrics::default(),
             identities: IdentityMetrics::default(),
             programs: ProgramMetrics::default(),
@@ -246,6 +249,7 @@ impl Metrics {
         r.register("service_ejections", help, self.ejections.clone());
         self.flows.register(&mut r);
         self.workloads.register(&mut r);
+        self.requests.register(&mut r);
         self.export.register(&mut r);
         self.identities.register(&mut r);
         self.programs.register(&mut r);

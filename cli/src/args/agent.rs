@@ -82,6 +82,15 @@ pub(crate) struct AgentArgs {
     #[arg(long, env = "WEFT_METRICS_PAIRS", value_name = "PAIRS", default_value_t = WORKLOAD_PAIRS)]
     pub(crate) metrics_pairs: NonZeroUsize,
 
+    /// Whether requests through Envoy are counted and timed by pairs of workloads: Envoy then tells the agent of each
+    #[arg(
+        long,
+        env = "WEFT_REQUEST_METRICS",
+        value_name = "SWITCH",
+        default_value = "off"
+    )]
+    pub(crate) request_metrics: Switch,
+
     /// Envoy for layer 7: a path, "none", or "auto" for `envoy` on PATH, then the one that setup installed. The
     /// agent starts it, and starts it again when it ends
     #[arg(long, env = "WEFT_ENVOY", value_name = "PATH", default_value = "auto")]

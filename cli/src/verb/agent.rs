@@ -88,6 +88,7 @@ fn config(
         flow_history: args.flow_history,
         default_policy: args.default_policy.into(),
         workload_pairs: args.metrics_pairs,
+        request_metrics: args.request_metrics == Switch::On,
         export: args.otlp.config(),
         flow_events: args.flow_events == Switch::On,
         acceleration: Acceleration {

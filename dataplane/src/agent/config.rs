@@ -74,6 +74,8 @@ pub struct AgentConfig {
     pub default_policy: Verdict,
     /// Pairs of workloads that have metrics of their own.
     pub workload_pairs: NonZeroUsize,
+    /// Whether requests through Envoy are counted.
+    pub request_metrics: bool,
     /// Where traces go, if they go anywhere.
     pub export: Option<ExportConfig>,
     /// Whether the kernel tells what happens to connections.
@@ -108,6 +110,7 @@ impl AgentConfig {
             flow_history: FLOW_HISTORY,
             default_policy: Verdict::Allow,
             workload_pairs: WORKLOAD_PAIRS,
+            request_metrics: false,
             export: None,
             flow_events: true,
             acceleration: Acceleration::default(),

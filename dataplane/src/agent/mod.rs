@@ -26,7 +26,7 @@ use crate::conntrack::{SweepReport, Timeouts};
 use crate::datapath::{Datapath, KernelDatapath};
 use crate::engine::worker;
 use crate::engine::{Engine, EngineConfig};
-use crate::flow::{self, FlowLog};
+use crate::flow::{self, FlowLog, RequestCounts};
 use crate::http;
 use crate::identity::Keeper;
 use crate::interfaces::Interfaces;
@@ -159,6 +159,9 @@ pub async fn run_on(
         let metrics = Arc::clone(&metrics);
         otlp::export(export, node, log, spans, metrics, gather, drain.clone())
     });
+    let (counts, asked) = RequestCounts::new(Arc::clone(&metrics));
+    let counts = config.request_metrics.then_some(counts);
+    let counting = flow::count_requests(asked, engine.clone(), Arc::clone(&metrics), drain.clone());
     let client = Client {
         config: ClientConfig::new(&config.node),
         connect: control,
@@ -232,13 +235,14 @@ pub async fn run_on(
             let relay = Relay::new(config.control.connect(), keeper.secrets());
             let relay = relay
                 .with_owners(Owners::new(engine.clone()))
-                .with_log(AccessLog::new(judgements))
+                .with_log(AccessLog::new(judgements).with_counts(counts))
                 .with_spans(request_spans);
             tasks.spawn(
                 "hand-over to Envoy",
                 proxy::follow(ready, engine.steering(), switch, routing, token.clone()),
             );
             tasks.spawn("Envoy's control plane", relay.serve(socket, token));
+            tasks.spawn("counter of requests", counting);
         }
         // An earlier agent may have had one.
         None => {

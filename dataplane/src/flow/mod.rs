@@ -20,6 +20,7 @@ pub(crate) mod protocol;
 mod pump;
 mod reason;
 mod request;
+mod request_metrics;
 mod workloads;
 
 pub use clock::Clock;
@@ -32,6 +33,7 @@ pub use names::{Names, RuleName};
 pub use pump::{BATCH, EventSource, pump};
 pub use reason::Reason;
 pub use request::{JudgedRequest, Request};
+pub use request_metrics::{AskedRequest, RequestCounts, RequestMetrics, count_requests};
 pub use workloads::{WORKLOAD_PAIRS, WorkloadMetrics};
 
 pub(crate) use edges::{Edge, opening};

@@ -36,14 +36,29 @@ const DURATION_SECONDS: [f64; 11] = [
 ];
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PairLabels {
+pub(super) struct PairLabels {
     source_namespace: String,
     source_workload: String,
     destination_namespace: String,
     destination_workload: String,
     service: String,
     /// Where it was seen: a connection between two nodes is counted by each, once.
-    direction: &'static str,
+    pub(super) direction: &'static str,
+}
+
+impl PairLabels {
+    /// Of all pairs that are too many.
+    pub(super) fn overflow(direction: &'static str) -> Self {
+        let overflow = || OVERFLOW.to_owned();
+        Self {
+            source_namespace: overflow(),
+            source_workload: overflow(),
+            destination_namespace: overflow(),
+            destination_workload: overflow(),
+            service: overflow(),
+            direction,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -261,15 +276,7 @@ impl Known {
     fn of_pair(&mut self, mut labels: PairLabels, metrics: &WorkloadMetrics) -> usize {
         let is_new = !self.pairs.contains_key(&labels);
         if is_new && self.pairs.len() >= metrics.most.get() {
-            let overflow = || OVERFLOW.to_owned();
-            labels = PairLabels {
-                source_namespace: overflow(),
-                source_workload: overflow(),
-                destination_namespace: overflow(),
-                destination_workload: overflow(),
-                service: overflow(),
-                direction: labels.direction,
-            };
+            labels = PairLabels::overflow(labels.direction);
         }
         if let Some(series) = self.pairs.get(&labels) {
             return *series;
@@ -333,7 +340,7 @@ impl Series {
     }
 }
 
-fn labels(named: &NamedEvent) -> PairLabels {
+pub(super) fn labels(named: &NamedEvent) -> PairLabels {
     let (source, destination) = (named.source(), named.destination());
     PairLabels {
         source_namespace: source.namespace.clone(),

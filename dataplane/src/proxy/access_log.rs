@@ -18,7 +18,8 @@ use weft_proto::envoy::envoy::service::accesslog::v3::{
 };
 use weft_proto::envoy::google::protobuf::value::Kind;
 
-use crate::flow::{self, Direction, Event, EventKind, JudgedRequest, Reason};
+use super::request_log::{asked, side};
+use crate::flow::{self, Direction, Event, EventKind, JudgedRequest, Reason, RequestCounts};
 
 /// Judgements that wait for their names. More at a time are left out, and counted.
 pub const QUEUE: usize = 4_096;
@@ -34,13 +35,35 @@ const SHADOWS: [&str; 2] = ["deny_shadow_", "allow_shadow_"];
 #[derive(Debug)]
 pub struct AccessLog {
     sink: mpsc::Sender<JudgedRequest>,
+    counts: Option<RequestCounts>,
 }
 
 impl AccessLog {
     /// Passes judgements on to `sink`.
     #[must_use]
     pub const fn new(sink: mpsc::Sender<JudgedRequest>) -> Self {
-        Self { sink }
+        let counts = None;
+        Self { sink, counts }
+    }
+
+    /// Also has Envoy tell of all requests, and passes them on to `counts`.
+    #[must_use]
+    pub fn with_counts(self, counts: Option<RequestCounts>) -> Self {
+        Self { counts, ..self }
+    }
+
+    /// It does.
+    pub(super) const fn counts_requests(&self) -> bool {
+        self.counts.is_some()
+    }
+
+    fn count(&self, direction: Direction, message: StreamAccessLogsMessage) {
+        if let (Some(LogEntries::HttpLogs(entries)), Some(counts)) =
+            (message.log_entries, &self.counts)
+        {
+            let entries = entries.log_entry.iter();
+            counts.take(entries.filter_map(|e| asked(direction, e)).collect());
+        }
     }
 
     fn take(&self, message: StreamAccessLogsMessage) {
@@ -64,8 +87,16 @@ impl AccessLogService for AccessLog {
         request: Request<Streaming<StreamAccessLogsMessage>>,
     ) -> Result<Response<StreamAccessLogsResponse>, Status> {
         let mut messages = request.into_inner();
+        let mut told_of = None;
         while let Some(message) = messages.message().await? {
-            self.take(message);
+            // Only the first one of a stream says which log it is.
+            if let Some(log) = &message.identifier {
+                told_of = side(&log.log_name);
+            }
+            match told_of {
+                Some(direction) => self.count(direction, message),
+                None => self.take(message),
+            }
         }
         Ok(Response::new(StreamAccessLogsResponse {}))
     }
@@ -115,7 +146,7 @@ fn audited(metadata: &Metadata) -> Option<String> {
     })
 }
 
-fn event(common: &AccessLogCommon, kind: EventKind, reason: Reason) -> Option<Event> {
+pub(super) fn event(common: &AccessLogCommon, kind: EventKind, reason: Reason) -> Option<Event> {
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).ok()?;
     Some(Event {
@@ -146,7 +177,7 @@ fn event(common: &AccessLogCommon, kind: EventKind, reason: Reason) -> Option<Ev
     })
 }
 
-fn socket(address: &Address) -> Option<SocketAddr> {
+pub(super) fn socket(address: &Address) -> Option<SocketAddr> {
     let Some(address::Address::SocketAddress(socket)) = &address.address else {
         return None;
     };

@@ -4,6 +4,7 @@
 mod access_log;
 mod owners;
 mod relay;
+mod request_log;
 mod routing;
 mod span_wire;
 mod spans;

@@ -26,6 +26,7 @@ use weft_proto::resource::{BACK_END, BACK_END_ENVOY};
 
 use super::{AccessLog, Owners, RequestSpans};
 use crate::xds::{Connect, ControlChannel};
+use weft_proto::convert::request_log::with_log;
 
 /// A full configuration in one message.
 const MAX_MESSAGE_BYTES: usize = 128 << 20;
@@ -35,6 +36,7 @@ pub struct Relay {
     control: Mutex<Box<dyn Connect>>,
     owners: Option<Owners>,
     log: Option<AccessLog>,
+    logs_requests: bool,
     spans: Option<RequestSpans>,
     secrets: SecretsReceiver,
 }
@@ -47,6 +49,7 @@ impl Relay {
             control: Mutex::new(control),
             owners: None,
             log: None,
+            logs_requests: false,
             spans: None,
             secrets,
         }
@@ -56,6 +59,7 @@ impl Relay {
     #[must_use]
     pub fn with_log(self, log: AccessLog) -> Self {
         Self {
+            logs_requests: log.counts_requests(),
             log: Some(log),
             ..self
         }
@@ -154,10 +158,25 @@ impl AggregatedDiscoveryService for Relay {
         let requests = on_behalf(request);
         let answer = client.delta_aggregated_resources(requests).await?;
         let answers = answer.into_inner();
-        let Some(spans) = self.spans.clone() else {
+        let (spans, logs_requests) = (self.spans.clone(), self.logs_requests);
+        if spans.is_none() && !logs_requests {
             return Ok(Response::new(answers.boxed()));
-        };
-        let traced = answers.map_ok(move |response| spans.wanted_in(response));
-        Ok(Response::new(traced.boxed()))
+        }
+        let wishing = answers.map_ok(move |mut response| {
+            let resources = response.resources.iter_mut();
+            for any in resources.filter_map(|r| r.resource.as_mut()) {
+                let mut wished = std::mem::take(any);
+                if let Some(spans) = &spans {
+                    wished = spans.wanted_in(wished);
+                }
+                *any = if logs_requests {
+                    with_log(wished)
+                } else {
+                    wished
+                };
+            }
+            response
+        });
+        Ok(Response::new(wishing.boxed()))
     }
 }

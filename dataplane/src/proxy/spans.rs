@@ -16,7 +16,7 @@ use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 use weft_proto::convert::tracing::with_spans;
-use weft_proto::envoy::envoy::service::discovery::v3::DeltaDiscoveryResponse;
+use weft_proto::envoy::google::protobuf::Any;
 
 use super::span_wire::Export;
 use crate::otlp::{RequestSink, Sampling};
@@ -42,13 +42,8 @@ impl RequestSpans {
     }
 
     /// What Envoy is sent, with the wish for spans.
-    pub(super) fn wanted_in(&self, mut response: DeltaDiscoveryResponse) -> DeltaDiscoveryResponse {
-        for resource in &mut response.resources {
-            let traced = resource.resource.take();
-            let share = |service: Option<&str>| self.sampling.share(service);
-            resource.resource = traced.map(|any| with_spans(any, share));
-        }
-        response
+    pub(super) fn wanted_in(&self, resource: Any) -> Any {
+        with_spans(resource, |service| self.sampling.share(service))
     }
 }
 

@@ -35,9 +35,19 @@ const SHADOWS: [&str; 2] = ["deny_shadow_engine_result", "allow_shadow_engine_re
 /// The log of requests that were answered with 403, be it by Envoy or by the pod, and of those that shadow rules match.
 pub(super) fn refusals() -> AccessLog {
     let filters = [status()].into_iter().chain(SHADOWS.map(shadow));
+    let filter = AccessLogFilter {
+        filter_specifier: Some(FilterSpecifier::OrFilter(OrFilter {
+            filters: filters.collect(),
+        })),
+    };
+    log("weft.refusals", GATHER, Some(filter))
+}
+
+/// The log `name` of requests that pass `filter`, told at least each `gather`.
+pub(super) fn log(name: &str, gather: Duration, filter: Option<AccessLogFilter>) -> AccessLog {
     let config = HttpGrpcAccessLogConfig {
         common_config: Some(CommonGrpcAccessLogConfig {
-            log_name: "weft.refusals".to_owned(),
+            log_name: name.to_owned(),
             transport_api_version: 2, // V3
             grpc_service: Some(GrpcService {
                 target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
@@ -46,18 +56,14 @@ pub(super) fn refusals() -> AccessLog {
                 })),
                 ..Default::default()
             }),
-            buffer_flush_interval: duration::encode(Some(GATHER)),
+            buffer_flush_interval: duration::encode(Some(gather)),
             ..Default::default()
         }),
         ..Default::default()
     };
     AccessLog {
         name: "envoy.access_loggers.http_grpc".to_owned(),
-        filter: Some(AccessLogFilter {
-            filter_specifier: Some(FilterSpecifier::OrFilter(OrFilter {
-                filters: filters.collect(),
-            })),
-        }),
+        filter,
         config_type: Some(ConfigType::TypedConfig(pack(&config))),
     }
 }

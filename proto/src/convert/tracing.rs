@@ -8,13 +8,12 @@ use envoy_types::pb::envoy::config::core::v3::{
     GrpcService, TypedExtensionConfig,
     grpc_service::{EnvoyGrpc, TargetSpecifier},
 };
-use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener, filter};
 use envoy_types::pb::envoy::config::trace::v3::{
     OpenTelemetryConfig,
     tracing::{Http, http::ConfigType},
 };
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::{
-    HttpConnectionManager, RequestIdExtension, http_connection_manager::Tracing,
+    RequestIdExtension, http_connection_manager::Tracing,
 };
 use envoy_types::pb::envoy::extensions::request_id::uuid::v3::UuidRequestIdConfig;
 use envoy_types::pb::envoy::extensions::tracers::opentelemetry::samplers::v3::{
@@ -23,9 +22,9 @@ use envoy_types::pb::envoy::extensions::tracers::opentelemetry::samplers::v3::{
 use envoy_types::pb::envoy::r#type::tracing::v3::{CustomTag, custom_tag};
 use envoy_types::pb::envoy::r#type::v3::{FractionalPercent, fractional_percent::DenominatorType};
 use envoy_types::pb::google::protobuf::{Any, BoolValue, UInt32Value};
-use prost::Name;
 
-use super::{metadata, pack, unpack};
+use super::managers::{self, Side};
+use super::{metadata, pack};
 
 /// Attribute of a span: the connection that the request came by, as `FROM|TO`.
 pub const CAME_BY: &str = "weft.layer7.downstream";
@@ -42,10 +41,6 @@ pub const FOR_SERVER: &str = "server";
 
 /// Cluster of Envoy's bootstrap: the agent's socket.
 const AGENT: &str = "weft.control";
-/// What carries tunnels sees no requests.
-const TUNNEL: &str = "weft.tunnel";
-/// What stands in for servers.
-const INBOUND: &str = "weft.inbound";
 /// Spans that Envoy keeps while the agent is away, about 1 KiB each. More are lost, and counted in its `tracing.opentelemetry.*`.
 const KEPT: u32 = 1_024;
 /// More of a path is not told.
@@ -55,44 +50,18 @@ const LONGEST_PATH: u32 = 256;
 /// requests that nobody has decided about, 0 to 1, by the "namespace/name" of the service that the listener is of.
 #[must_use]
 pub fn with_spans(resource: Any, share: impl Fn(Option<&str>) -> f64) -> Any {
-    if resource.type_url != Listener::type_url() {
-        return resource;
-    }
-    let Ok(mut listener) = unpack::<Listener>(&resource, "") else {
-        return resource;
-    };
-    let text = |name| metadata::string(listener.metadata.as_ref(), name);
-    let service = text("namespace").zip(text("service"));
-    let service = service.map(|(namespace, name)| format!("{namespace}/{name}"));
-    let share = share(service.as_deref());
-    let chains = listener.filter_chains.iter_mut();
-    let mut changed = false;
-    for chain in chains.chain(listener.default_filter_chain.as_mut()) {
-        changed |= trace(chain, service.as_deref(), share);
-    }
-    if changed { pack(&listener) } else { resource }
-}
-
-fn trace(chain: &mut FilterChain, service: Option<&str>, share: f64) -> bool {
-    let mut changed = false;
-    for filter in &mut chain.filters {
-        let Some(filter::ConfigType::TypedConfig(any)) = &mut filter.config_type else {
-            continue;
-        };
-        if any.type_url != HttpConnectionManager::type_url() {
-            continue;
+    managers::change(resource, |listener, side, manager| {
+        if manager.tracing.is_some() {
+            return false;
         }
-        let Ok(mut manager) = unpack::<HttpConnectionManager>(any, "") else {
-            continue;
-        };
-        if manager.stat_prefix != TUNNEL && manager.tracing.is_none() {
-            manager.tracing = Some(tracing(&manager.stat_prefix, service, share));
-            manager.request_id_extension = Some(without_request_id());
-            *any = pack(&manager);
-            changed = true;
-        }
-    }
-    changed
+        let text = |name| metadata::string(listener.metadata.as_ref(), name);
+        let service = text("namespace").zip(text("service"));
+        let service = service.map(|(namespace, name)| format!("{namespace}/{name}"));
+        let share = share(service.as_deref());
+        manager.tracing = Some(tracing(side, service.as_deref(), share));
+        manager.request_id_extension = Some(without_request_id());
+        true
+    })
 }
 
 /// Else Envoy traces no request without an `x-request-id`, whatever its `traceparent` says; and it would have to add one.
@@ -106,7 +75,7 @@ fn without_request_id() -> RequestIdExtension {
     }
 }
 
-fn tracing(prefix: &str, service: Option<&str>, share: f64) -> Tracing {
+fn tracing(side: Side, service: Option<&str>, share: f64) -> Tracing {
     let config = OpenTelemetryConfig {
         grpc_service: Some(GrpcService {
             target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
@@ -124,7 +93,7 @@ fn tracing(prefix: &str, service: Option<&str>, share: f64) -> Tracing {
             name: "envoy.tracers.opentelemetry".to_owned(),
             config_type: Some(ConfigType::TypedConfig(pack(&config))),
         }),
-        custom_tags: tags(prefix, service),
+        custom_tags: tags(side, service),
         operation: "%REQ(:METHOD)%".to_owned(),
         max_path_tag_length: Some(UInt32Value {
             value: LONGEST_PATH,
@@ -158,11 +127,10 @@ fn extension(name: &str, config: Any) -> TypedExtensionConfig {
 }
 
 /// What the agent has to know of a request to say whose it is.
-fn tags(prefix: &str, service: Option<&str>) -> Vec<CustomTag> {
-    let role = if prefix == INBOUND {
-        FOR_SERVER
-    } else {
-        FOR_CLIENT
+fn tags(side: Side, service: Option<&str>) -> Vec<CustomTag> {
+    let role = match side {
+        Side::Client => FOR_CLIENT,
+        Side::Server => FOR_SERVER,
     };
     let tag = |tag: &str, value: &str| CustomTag {
         tag: tag.to_owned(),
@@ -181,10 +149,15 @@ fn tags(prefix: &str, service: Option<&str>) -> Vec<CustomTag> {
 
 #[cfg(test)]
 mod tests {
-    use envoy_types::pb::envoy::config::listener::v3::Filter;
+    use envoy_types::pb::envoy::config::listener::v3::{Filter, FilterChain, Listener, filter};
+    use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
     use envoy_types::pb::google::protobuf::value::Kind;
 
     use super::*;
+    use crate::convert::unpack;
+
+    const INBOUND: &str = "weft.inbound";
+    const TUNNEL: &str = "weft.tunnel";
 
     fn listener(prefix: &str) -> Any {
         let manager = HttpConnectionManager {
@@ -259,7 +232,7 @@ mod tests {
             assert_eq!(with_spans(other.clone(), |_| 1.0), other);
         }
         let broken = Any {
-            type_url: Listener::type_url(),
+            type_url: <Listener as prost::Name>::type_url(),
             value: vec![0xff],
         };
         assert_eq!(with_spans(broken.clone(), |_| 1.0), broken);

@@ -1,5 +1,6 @@
-//! Requests through the node's Envoy: how they are traced, and that none is lost when another Envoy takes over.
+//! Requests through the node's Envoy: how they are traced and counted, and that none is lost when another Envoy takes over.
 
+mod counts;
 mod traces;
 mod upgrade;
 
