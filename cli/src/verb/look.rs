@@ -19,7 +19,7 @@ use crate::output::{self, Style};
 /// An agent that takes longer than this for an answer hangs.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Between two looks while waiting.
-const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Prints the agent's status.
 ///

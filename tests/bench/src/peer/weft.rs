@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -15,6 +16,9 @@ use crate::kubernetes::ControlPlane;
 use crate::objects;
 use crate::plan::Plan;
 use crate::usage::Usage;
+
+/// The kernel takes an agent's maps and programs apart in the background: an empty node is one where that is over.
+const FREED_AFTER: Duration = Duration::from_secs(2);
 
 /// Services in one manifest file.
 const PER_FILE: u32 = 100;
@@ -158,7 +162,9 @@ impl Proxy for Weft {
             agent.wait(Duration::from_secs(30))?.is_some(),
             "the agent does not end within 30 s of SIGTERM"
         );
-        self.cleanup()
+        self.cleanup()?;
+        sleep(FREED_AFTER);
+        Ok(())
     }
 
     fn start(&mut self) -> Result<()> {

@@ -11,6 +11,9 @@ use weft_lab::probe::{Attempt, Landing, Summary, monotonic_ns};
 
 use crate::session::{Kind, Session, Target, attempt};
 
+/// Failures of each worker that are told as they happen.
+const TOLD: u64 = 10;
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Server, e.g. 10.96.0.1:80 or [fd00:96::1]:80
@@ -56,6 +59,7 @@ struct Plan {
     target: Target,
     keep: bool,
     with_log: bool,
+    start: Instant,
     end: Instant,
     /// Time between two requests of one worker.
     interval: Duration,
@@ -72,6 +76,7 @@ pub(crate) fn run(args: Args) -> io::Result<()> {
         },
         keep: args.keep,
         with_log: args.log.is_some(),
+        start,
         end: start + Duration::from_millis(args.duration),
         interval: match args.rate {
             0 => Duration::ZERO,
@@ -120,6 +125,10 @@ fn work(plan: Plan, mut next: Instant) -> Tally {
                 server: attempt.server.clone(),
                 errno: attempt.errno.clone(),
             });
+        }
+        if tally.summary.failed < TOLD && attempt.errno.is_some() {
+            let seconds = (plan.start.elapsed()).as_secs_f64();
+            eprintln!("after {seconds:.3} s: {attempt:?}");
         }
         tally.count(&attempt);
         if !plan.keep
