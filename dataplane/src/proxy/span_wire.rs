@@ -7,6 +7,11 @@
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::trace::v1::Span;
 
+/// Bytes of a text that are kept: headers may have some 60 KiB, and many spans may wait.
+const LONGEST: usize = 1_024;
+/// A longer trace state is left out, as half of one means something else. W3C trace context asks for no more to be passed on.
+const LONGEST_STATE: usize = 512;
+
 /// `ExportTraceServiceRequest`
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Export {
@@ -80,7 +85,7 @@ impl From<EnvoySpan> for Span {
         Self {
             trace_id: span.trace_id,
             span_id: span.span_id,
-            trace_state: text(span.trace_state),
+            trace_state: state(span.trace_state),
             parent_span_id: span.parent_span_id,
             name: text(span.name),
             start_time_unix_nano: span.start_time_unix_nano,
@@ -105,7 +110,17 @@ impl From<Attribute> for KeyValue {
     }
 }
 
-fn text(bytes: Vec<u8>) -> String {
+fn state(bytes: Vec<u8>) -> String {
+    match bytes.len() {
+        0..=LONGEST_STATE => text(bytes),
+        _ => String::new(),
+    }
+}
+
+fn text(mut bytes: Vec<u8>) -> String {
+    bytes.truncate(LONGEST);
+    // What is left may be far less than what there is room for.
+    bytes.shrink_to_fit();
     String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }
 
@@ -161,6 +176,15 @@ mod tests {
         let whole = ExportTraceServiceRequest::decode(&bytes[..]).expect("OTLP");
         let spans = whole.resource_spans[0].scope_spans[0].spans.clone();
         assert_eq!(read(&bytes), spans);
+    }
+
+    #[test]
+    fn what_is_long_is_cut_and_half_a_state_is_none() {
+        let long = "x".repeat(60_000);
+        let told = read(&request(&long)).remove(0);
+        assert_eq!(told.attributes, [attribute(&long[..LONGEST])]);
+        assert_eq!(state(long.into_bytes()), "");
+        assert_eq!(state(b"vendor=1".to_vec()), "vendor=1");
     }
 
     #[test]

@@ -10,11 +10,13 @@ use weft_lab::{Lab, LabBuilder, PodSpec};
 
 /// A client and a server on a node, whose service has a route.
 fn pods() -> LabBuilder {
-    let pod = |name: &str| PodSpec::new(name, "n1").label("app", name);
-    Lab::builder()
-        .node("n1")
-        .pod(pod("client"))
-        .pod(pod("near"))
+    with_pods(Lab::builder().node("n1"), "n1")
+}
+
+/// The client is on n1, the server on `node`.
+fn with_pods(nodes: LabBuilder, node: &str) -> LabBuilder {
+    let pod = |name: &str, node: &str| PodSpec::new(name, node).label("app", name);
+    nodes.pod(pod("client", "n1")).pod(pod("near", node))
 }
 
 fn route(mesh: &Mesh) -> Result {

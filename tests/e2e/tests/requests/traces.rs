@@ -10,9 +10,9 @@ use weft_e2e::otelcol::{GRPC, Otelcol, Span};
 use weft_e2e::samples::scrape;
 use weft_e2e::wait::LONG;
 use weft_e2e::{Mesh, Result, eventually};
-use weft_lab::{Process, WeftOptions};
+use weft_lab::{Lab, Process, WeftOptions, addr};
 
-use super::{pods, route};
+use super::{pods, route, with_pods};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const QUIET: &str = "3c191d03fa8be0653c191d03fa8be065";
@@ -27,14 +27,28 @@ fn exporting() -> WeftOptions {
     with_envoy().arg("--otlp").arg(to)
 }
 
+/// Only GET.
+const READERS: &str = "apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: readers, namespace: default}
+spec:
+  selector: {matchLabels: {app: near}}
+  rules: [{to: [{operation: {methods: [GET]}}]}]
+";
+
 /// A node with a server in pod `near`.
 fn start(options: &WeftOptions) -> Result<(Mesh, Process)> {
     let mesh = Mesh::start_with(pods(), options)?;
+    let server = serve(&mesh)?;
+    Ok((mesh, server))
+}
+
+fn serve(mesh: &Mesh) -> Result<Process> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/http_server.py");
     let server = mesh.pod("near")?.command("/usr/bin/python3").arg(script);
     let mut server = server.arg("near").arg(TARGET.to_string()).spawn()?;
     server.wait_for_line("ready", LONG)?;
-    Ok((mesh, server))
+    Ok(server)
 }
 
 /// As [`start`], with a collector on the node.
@@ -153,16 +167,7 @@ fn a_request_without_a_trace_begins_one_whatever_it_is_made_of() -> Result {
 #[test]
 fn a_refused_request_is_told_by_the_envoy_of_the_destination() -> Result {
     let (mesh, _server, collector) = start_traced()?;
-    mesh.apply(
-        "policy",
-        "apiVersion: security.istio.io/v1
-kind: AuthorizationPolicy
-metadata: {name: readers, namespace: default}
-spec:
-  selector: {matchLabels: {app: near}}
-  rules: [{to: [{operation: {methods: [GET]}}]}]
-",
-    )?;
+    mesh.apply("policy", READERS)?;
     let client = mesh.pod("client")?;
     let url = format!("http://{}/x", mesh.pod("near")?.socket_v4(TARGET));
     eventually(LONG, || {
@@ -188,6 +193,45 @@ spec:
     ensure!(span.links.len() == 1, "it went no further: {span:?}");
     let all = collector.spans()?;
     ensure!(all.iter().all(|span| span.trace != QUIET), "{all:?}");
+    Ok(())
+}
+
+#[test]
+fn the_envoys_of_two_nodes_tell_of_a_request_in_one_trace() -> Result {
+    let to = format!("http://{}:{GRPC}", addr::node(1).v4);
+    let options = with_envoy().arg("--otlp").arg(to);
+    let nodes = Lab::builder().node("n1").node("n2");
+    let mesh = Mesh::start_with(with_pods(nodes, "n2"), &options)?;
+    let collector = Otelcol::start(&mesh.lab, &mesh.lab.node("n1")?)?;
+    let _server = serve(&mesh)?;
+    route(&mesh)?;
+    mesh.apply("policy", READERS)?;
+    let client = mesh.pod("client")?;
+    let url = &urls(1, "/far")[0];
+    eventually(LONG, || {
+        let answer = curl(&client, url, &["-d", "x"])?;
+        ensure!(answer.status == 403, "{answer:?}");
+        Ok(())
+    })?;
+    wait_status(&client, url, 200)?;
+    let answer = curl(&client, url, &["-H", &parent(TRACE, "01")])?;
+    let (trace, last, _) = told(&answer)?;
+    ensure!(trace == TRACE, "{answer:?}");
+    let (first, second) = eventually(LONG, || {
+        let spans = collector.spans()?.into_iter().filter(|s| s.trace == TRACE);
+        let (servers, clients): (Vec<_>, Vec<_>) = spans.partition(|s| s.kind == SERVER);
+        let ([second], [first]) = (&servers[..], &clients[..]) else {
+            anyhow::bail!("one of each is expected: {servers:?} {clients:?}");
+        };
+        Ok((first.clone(), second.clone()))
+    })?;
+    ensure!((first.parent.as_str(), &second.parent) == (ASKER, &first.id));
+    ensure!(second.id == last, "{second:?}: {last}");
+    let pods = [&first, &second].map(|span| span.resource("k8s.pod.name"));
+    ensure!(pods == ["client", "near"], "{pods:?}");
+    // What lies between the nodes is told of by the client's alone.
+    ensure!(first.links.len() == 2, "{first:?}");
+    ensure!(!second.links.is_empty(), "{second:?}");
     Ok(())
 }
 
