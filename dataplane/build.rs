@@ -1,6 +1,6 @@
 //! Compiles `bpf/*.bpf.c`, links them into one object, and generates its skeleton.
 //!
-//! One object, so that all programs share one set of maps and there is one load. `WEFT_CLANG` names another clang.
+//! One object, so that all programs share one set of maps. `WEFT_CLANG` names another clang.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
