@@ -78,6 +78,7 @@ fn a_real_server_takes_what_it_renders() -> Result<()> {
             "image.pullSecrets={one}",
             "agent.mapSizes.slots=500000",
             "agent.otlp=http://collector:4317",
+            "agent.requestMetrics=true",
             "agent.podAnnotations.a=b",
         ],
         &["cleanup=true"],
