@@ -25,6 +25,9 @@ fn main() -> Result<()> {
         .obj(&object)
         .generate(out.join("weft.skel.rs"))?;
 
+    // Opened without all that goes with programs: types of the kernel, relocations.
+    link(&[out.join("maps.o")], &out.join("weft-maps.bpf.o"))?;
+
     // Programs that only tests load, over the same library headers and maps.
     let tests = out.join("weft-tests.bpf.o");
     link(&compile_all(&bpf.join("tests"), &out, &clang)?, &tests)?;

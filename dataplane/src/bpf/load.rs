@@ -59,10 +59,9 @@ pub fn load_with(
     if !accelerated {
         accel::retire(pins)?;
     }
-    let mut object = part::open(accelerated)?;
+    let mut object = part::open_maps(accelerated)?;
     let Prepared { made, mut warnings } = prepare_maps(&mut object, pins, sizes, accelerated)?;
     warnings.extend(hindrance);
-    part::leave_out(&mut object, |_| true);
     let maps = object.load().map_err(failed("making the BPF maps"))?;
     let config = part::config(&maps, acceleration, events)?;
     let parts = load_parts(&maps, accelerated, config).inspect_err(|_| {

@@ -1,6 +1,6 @@
 //! The kernel side as the agent handles it: loading, pinning, attaching, and maps as [`crate::tables::Table`]s.
 //!
-//! All programs come in one object with one set of maps, which is opened for each part that is loaded. Maps and links are pinned under `<bpffs>/<ABI hash>/`, so that they
+//! All programs come in one object with one set of maps, which is opened for each part that is loaded, and without programs for the maps. Maps and links are pinned under `<bpffs>/<ABI hash>/`, so that they
 //! outlive the agent and the next one finds them.
 
 mod abi;

@@ -14,6 +14,7 @@ use super::{BpfError, abi, accel, clock, types};
 use crate::accel::{Acceleration, Mode};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weft.bpf.o"));
+static MAPS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weft-maps.bpf.o"));
 const CONFIG: &str = ".rodata.config";
 
 /// What one thread loads. Each takes about half of the verifier's time.
@@ -43,7 +44,11 @@ impl Part {
         maps: &Object,
     ) -> Result<Object, BpfError> {
         let mut object = open(accelerated)?;
-        leave_out(&mut object, |program| Self::of(program) != self);
+        for mut program in object.progs_mut() {
+            if Self::of(&program) != self {
+                program.set_autoload(false);
+            }
+        }
         for mut map in object.maps_mut() {
             if is_constant(&map) {
                 configure(&mut map, config)?;
@@ -57,23 +62,23 @@ impl Part {
 
 /// All of it, or all but acceleration.
 pub(super) fn open(accelerated: bool) -> Result<OpenObject, BpfError> {
+    open_bytes(OBJECT, accelerated)
+}
+
+/// Its maps and no program.
+pub(super) fn open_maps(accelerated: bool) -> Result<OpenObject, BpfError> {
+    open_bytes(MAPS, accelerated)
+}
+
+fn open_bytes(object: &[u8], accelerated: bool) -> Result<OpenObject, BpfError> {
     let mut object = ObjectBuilder::default()
         .name("weft")
-        .and_then(|builder| builder.open_memory(OBJECT))
+        .and_then(|builder| builder.open_memory(object))
         .map_err(failed("opening the BPF object"))?;
     if !accelerated {
         accel::leave_out(&mut object)?;
     }
     Ok(object)
-}
-
-/// Has programs not loaded.
-pub(super) fn leave_out(object: &mut OpenObject, unwanted: impl Fn(&OpenProgramMut<'_>) -> bool) {
-    for mut program in object.progs_mut() {
-        if unwanted(&program) {
-            program.set_autoload(false);
-        }
-    }
 }
 
 /// Constants belong to the programs of one object: they are neither kept nor shared.
