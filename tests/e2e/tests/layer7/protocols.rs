@@ -57,7 +57,9 @@ spec:
         ensure!(two.header("x-protocol") == Some("HTTP/2"), "{two:?}");
         ensure!(two.head.starts_with("HTTP/2 200"), "{two:?}");
     }
-    let call = |path: &str, message: &str| {
+    // Without a message: an Envoy that answers at once, as the server here does, resets the stream of a client that is still sending,
+    // which curl takes for an error.
+    let call = |path: &str| {
         let args = [
             "--http2-prior-knowledge",
             "-H",
@@ -65,16 +67,15 @@ spec:
             "-H",
             "te: trailers",
             "--data-binary",
-            message,
+            "",
         ];
         curl(&client, &urls(3, path)[0], &args)
     };
-    let add = call("/shop.v1.Cart/Add", "x")?;
+    let add = call("/shop.v1.Cart/Add")?;
     ensure!(add.header("grpc-status") == Some("0"), "{add:?}");
     ensure!(add.header("x-path") == Some("/shop.v1.Cart/Add"), "{add:?}");
     // No such method: 12 is UNIMPLEMENTED, which is what Envoy makes of 404 for a gRPC client.
-    // Without a message: Envoy answers at once and resets the stream of a client that is still sending, which curl takes for an error.
-    let unknown = call("/shop.v1.Cart/Remove", "")?;
+    let unknown = call("/shop.v1.Cart/Remove")?;
     ensure!(unknown.header("grpc-status") == Some("12"), "{unknown:?}");
     for vip in weft_e2e::mesh::vips(3) {
         let socket = client.command("/usr/bin/python3").args(["-c", WEBSOCKET]);
