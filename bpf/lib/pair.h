@@ -148,7 +148,7 @@ static __always_inline void client_established(struct bpf_sock_ops *ctx, struct 
 	if (own == interface || !owns_address(willing_pod(own), tcp))
 		return;
 	if (!config.accel_blocking && (!is_nonblocking((const struct sock *)tcp) ||
-	                        !is_accepted_without_blocking(peer->netns, sent.destination_port, ctx->family)))
+	                               !is_accepted_without_blocking(peer->netns, sent.destination_port, ctx->family)))
 		return;
 	if (!is_plain_tcp((const struct sock *)tcp) || has_written(tcp) || is_of_unaccelerated_service(ctx))
 		return;
