@@ -176,16 +176,8 @@ const fn class(status: u16) -> &'static str {
 mod tests {
     use super::*;
     use crate::flow::fake::Fake;
-    use crate::flow::tests::event;
+    use crate::flow::tests::{event, text};
     use crate::flow::{EventKind, Reason, WORKLOAD_PAIRS};
-
-    fn text(metrics: &RequestMetrics) -> String {
-        let mut registry = Registry::with_prefix("weft");
-        metrics.register(&mut registry);
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).expect("a string");
-        text
-    }
 
     fn asked(status: u16, source: std::net::SocketAddr) -> (NamedEvent, AskedRequest) {
         let event = Event {
@@ -208,7 +200,7 @@ mod tests {
         let metrics = RequestMetrics::new(WORKLOAD_PAIRS);
         let usual = event(EventKind::Open, Reason::REASON_NONE).source;
         metrics.count(&[asked(200, usual), asked(204, usual), asked(0, usual)]);
-        let text = text(&metrics);
+        let text = text(|r| metrics.register(r));
         let line = |name: &str, has: &str| {
             let line = text
                 .lines()
@@ -233,7 +225,7 @@ mod tests {
         let usual = event(EventKind::Open, Reason::REASON_NONE).source;
         let other = event(EventKind::Open, Reason::REASON_NONE).destination;
         metrics.count(&[asked(200, usual), asked(200, other), asked(200, usual)]);
-        let text = text(&metrics);
+        let text = text(|r| metrics.register(r));
         let lines = text
             .lines()
             .filter(|l| l.starts_with("weft_requests_total"));

@@ -1,9 +1,19 @@
 use std::net::IpAddr;
 
+use prometheus_client::registry::Registry;
 use weft_proto::wire::flow::v1::{self as wire, Endpoint, Traffic};
 
 use super::fake::{CART, FROM_WEB, Fake, NO_SSH, NODE, PROBE, SELECTED, VIP, WEB};
 use super::*;
+
+/// What `/metrics` says of what `register` registers.
+pub(super) fn text(register: impl FnOnce(&mut Registry)) -> String {
+    let mut registry = Registry::with_prefix("weft");
+    register(&mut registry);
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).expect("a string");
+    text
+}
 
 pub(crate) fn event(kind: EventKind, reason: Reason) -> Event {
     Event {

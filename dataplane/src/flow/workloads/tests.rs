@@ -1,15 +1,7 @@
 use super::*;
 use crate::flow::fake::Fake;
-use crate::flow::tests::event;
+use crate::flow::tests::{event, text};
 use crate::flow::{Clock, Event, Namer};
-
-fn text(metrics: &WorkloadMetrics) -> String {
-    let mut registry = Registry::with_prefix("weft");
-    metrics.register(&mut registry);
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).expect("a string");
-    text
-}
 
 fn named(events: &[Event]) -> Vec<NamedEvent> {
     let (mut namer, names, clock) = (Namer::default(), Fake::new(), Clock::fixed(0, 0));
@@ -34,7 +26,7 @@ fn a_pair_has_what_its_connections_were() {
         closed,
         event(EventKind::Denied, Reason::REASON_ISOLATED),
     ]));
-    let text = text(&metrics);
+    let text = text(|r| metrics.register(r));
     for (name, labels, value) in [
         ("connections_opened_total", "", 1),
         ("connections_closed_total", ",reason=\"fin\"", 2),
@@ -73,7 +65,7 @@ fn pairs_beyond_the_bound_share_a_series_that_says_so() {
     };
     metrics.count(&named(&[opened, back, back]));
     metrics.count(&named(&[opened, back]));
-    let text = text(&metrics);
+    let text = text(|r| metrics.register(r));
     let values: Vec<_> = text
         .lines()
         .filter(|line| line.starts_with("weft_connections_opened_total{"))

@@ -127,7 +127,7 @@ fn work(plan: Plan, mut next: Instant) -> Tally {
             });
         }
         if tally.summary.failed < TOLD && attempt.errno.is_some() {
-            let seconds = (plan.start.elapsed()).as_secs_f64();
+            let seconds = plan.start.elapsed().as_secs_f64();
             eprintln!("after {seconds:.3} s: {attempt:?}");
         }
         tally.count(&attempt);
