@@ -8,13 +8,13 @@
 
 #include "../include/weft.h"
 
-/* Nobody reads it where no policy engine has begun, and for what the node itself opens: that crosses no pod's interface. */
+/* Nobody reads it where no pod's interface has programs, and of what the node itself opens: that crosses none. */
 static __always_inline bool is_tracked(const struct socket_service *socket)
 {
 	__u32 zero = 0;
-	struct policy_settings *settings = bpf_map_lookup_elem(&policy_settings, &zero);
+	__u32 *watched = bpf_map_lookup_elem(&pods_watched, &zero);
 
-	return settings && settings->epoch && socket->netns != config.node_netns;
+	return watched && *watched && socket->netns != config.node_netns;
 }
 
 /* Whether the first end is the greater one, by address and then by port, compared byte by byte. */

@@ -49,6 +49,14 @@ struct {
 	__type(value, struct policy_settings);
 } policy_settings __weak SEC(".maps");
 
+/* The one element: 1 once the pod programs are on an interface, and so read what sockets announce to them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} pods_watched __weak SEC(".maps");
+
 /* Not seen answered yet. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

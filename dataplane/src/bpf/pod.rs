@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use libbpf_rs::{Program, ProgramMut};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Program, ProgramMut};
 
 use super::abi::TcxHook;
 use super::clsact::Clsact;
@@ -39,6 +39,9 @@ const OWN: Kind = Kind {
     pins: "self",
     programs: &[("weft_from_self", TcxHook::Ingress)],
 };
+
+/// The map that says whether the pods' programs are, or were since the agent began, on any interface.
+const WATCHED: &str = "pods_watched";
 
 /// How programs are put on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +88,14 @@ impl Loaded {
     /// # Errors
     /// When a program is missing, or netlink is.
     pub fn pod_programs(&mut self, hook: PodHook) -> Result<Box<dyn PodPrograms>, BpfError> {
-        self.on_interfaces(&POD, hook)
+        let mut pods = OnPods {
+            watched: self.map(WATCHED)?,
+            programs: self.on_interfaces(&POD, hook)?,
+        };
+        let adopted = pods.attached().map_err(BpfError::Interfaces)?;
+        pods.tell(!adopted.is_empty())
+            .map_err(BpfError::Interfaces)?;
+        Ok(Box::new(pods))
     }
 
     /// The programs that hand over to Envoy what comes in for local pods.
@@ -94,16 +104,12 @@ impl Loaded {
     /// As [`Loaded::pod_programs`].
     pub fn uplink_programs(&mut self, hook: PodHook) -> Result<UplinkPrograms, BpfError> {
         Ok(UplinkPrograms {
-            uplinks: self.on_interfaces(&UPLINK, hook)?,
-            own: self.on_interfaces(&OWN, hook)?,
+            uplinks: Box::new(self.on_interfaces(&UPLINK, hook)?),
+            own: Box::new(self.on_interfaces(&OWN, hook)?),
         })
     }
 
-    fn on_interfaces(
-        &mut self,
-        kind: &Kind,
-        hook: PodHook,
-    ) -> Result<Box<dyn PodPrograms>, BpfError> {
+    fn on_interfaces(&mut self, kind: &Kind, hook: PodHook) -> Result<OnInterfaces, BpfError> {
         let programs = kind.programs.iter();
         let judges = programs
             .map(|(name, hook)| self.judge(name, *hook))
@@ -112,11 +118,11 @@ impl Loaded {
             PodHook::Tcx => TcxPins::new(self.pins.links(), kind.pins).map(Way::Tcx),
             PodHook::Clsact => Clsact::new().map(Way::Clsact),
         };
-        Ok(Box::new(OnInterfaces {
+        Ok(OnInterfaces {
             names: judges.iter().map(|judge| judge.name).collect(),
             judges,
             way: way.map_err(BpfError::Interfaces)?,
-        }))
+        })
     }
 
     fn judge(&mut self, name: &'static str, hook: TcxHook) -> Result<Judge, BpfError> {
@@ -128,6 +134,41 @@ impl Loaded {
             id: Program::id_from_fd(fd).map_err(failed(format!("identifying {name}")))?,
             program: fd.try_clone_to_owned().map_err(BpfError::Interfaces)?,
         })
+    }
+}
+
+/// The pods' programs, and in [`WATCHED`] whether they are on any interface: sockets tell them of their connections only then.
+struct OnPods {
+    watched: MapHandle,
+    programs: OnInterfaces,
+}
+
+impl OnPods {
+    fn tell(&self, watched: bool) -> io::Result<()> {
+        let (place, value) = (0_u32, u32::from(watched));
+        self.watched
+            .update(&place.to_ne_bytes(), &value.to_ne_bytes(), MapFlags::ANY)
+            .map_err(io::Error::other)
+    }
+}
+
+impl PodPrograms for OnPods {
+    fn attach(&mut self, interface: InterfaceIndex) -> io::Result<()> {
+        // Before the first packet is looked at.
+        self.tell(true)?;
+        self.programs.attach(interface)
+    }
+
+    fn detach(&mut self, interface: InterfaceIndex) -> io::Result<()> {
+        self.programs.detach(interface)
+    }
+
+    fn attached(&mut self) -> io::Result<BTreeSet<InterfaceIndex>> {
+        self.programs.attached()
+    }
+
+    fn hook(&self) -> &'static str {
+        self.programs.hook()
     }
 }
 
