@@ -5,6 +5,7 @@
  */
 #include "include/weft.h"
 #include "include/kernel.h"
+#include "lib/connection.h"
 #include "lib/counter.h"
 
 extern int bpf_sock_destroy(struct sock_common *sk) __ksym __weak;
@@ -32,7 +33,7 @@ int weft_close_tcp(struct bpf_iter__tcp *ctx)
 	if (!sk)
 		return 0;
 	cookie = bpf_get_socket_cookie(sk);
-	close_if_leaving(sk, bpf_map_lookup_elem(&connections, &cookie));
+	close_if_leaving(sk, connection_of(cookie));
 	return 0;
 }
 

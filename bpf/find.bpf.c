@@ -15,6 +15,7 @@ static __always_inline bool is_closing(const struct socket_service *socket)
 	return bpf_map_lookup_elem(&closing, &backend) != NULL;
 }
 
+/* Over `connection_places` and `connections`. */
 SEC("iter/bpf_map_elem")
 int weft_find_tcp(struct bpf_iter__bpf_map_elem *ctx)
 {

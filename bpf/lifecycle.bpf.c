@@ -3,6 +3,7 @@
 #include "include/weft.h"
 #include "include/kernel.h"
 #include "lib/address.h"
+#include "lib/connection.h"
 #include "lib/handshake.h"
 #include "lib/load.h"
 #include "lib/origin.h"
@@ -22,7 +23,6 @@
 /* Where the connection comes from, as far as it was not known at connect(). */
 static __always_inline void complete(struct socket_service *socket, struct bpf_sock_ops *ctx, struct sock *sk)
 {
-	socket->netns = sk->__sk_common.skc_net.net->ns.inum;
 	socket->family = ctx->family;
 	socket->local_port = bpf_htons(ctx->local_port);
 	if (ctx->family == AF_INET6) {
@@ -33,12 +33,14 @@ static __always_inline void complete(struct socket_service *socket, struct bpf_s
 	} else {
 		socket->local = v4_mapped(ctx->local_ip4);
 	}
+	barrier();
+	socket->netns = sk->__sk_common.skc_net.net->ns.inum;
 }
 
-static __always_inline void drop(__u64 cookie, struct socket_service *socket)
+static __always_inline void drop(struct socket_service *socket)
 {
 	load_remove(socket);
-	bpf_map_delete_elem(&connections, &cookie);
+	remove_connection(socket);
 }
 
 /* A connection to no service, that may be Envoy's to a backend. */
@@ -71,7 +73,7 @@ static __noinline int begin_other(struct bpf_sock_ops *ctx)
 static __always_inline void begin(struct bpf_sock_ops *ctx)
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
-	struct socket_service *socket = bpf_map_lookup_elem(&connections, &cookie);
+	struct socket_service *socket = connection_of(cookie);
 	__u32 callbacks = ctx->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG;
 	struct tcp_sock *tcp;
 
@@ -81,7 +83,7 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	}
 	/* The entry of an earlier connect() of this socket, which sent no SYN, to a service. */
 	if (socket->port != bpf_htons(bpf_ntohl(ctx->remote_port))) {
-		drop(cookie, socket);
+		drop(socket);
 		return;
 	}
 	if (!ctx->sk)
@@ -107,7 +109,7 @@ static __always_inline struct socket_service *watched_socket(struct bpf_sock_ops
 	if (!(ctx->bpf_sock_ops_cb_flags & WATCHED_CB_FLAG))
 		return NULL;
 	cookie = bpf_get_socket_cookie(ctx);
-	return bpf_map_lookup_elem(&connections, &cookie);
+	return connection_of(cookie);
 }
 
 /* Asked right after the first SYN was announced, and for connections of all other kinds too. */
@@ -145,7 +147,7 @@ static __always_inline void leave_established(struct bpf_sock_ops *ctx)
 
 	if (ctx->segs_in < LONG_CONNECTION_SEGMENTS && !ctx->total_retrans)
 		return;
-	socket = bpf_map_lookup_elem(&connections, &cookie);
+	socket = connection_of(cookie);
 	if (!socket)
 		return;
 	if (socket->flags & SERVICE_RTT)
@@ -157,7 +159,7 @@ static __always_inline void leave_established(struct bpf_sock_ops *ctx)
 static __always_inline void end(struct bpf_sock_ops *ctx, __u32 left)
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
-	struct socket_service *socket = bpf_map_lookup_elem(&connections, &cookie);
+	struct socket_service *socket = connection_of(cookie);
 	struct tcp_sock *tcp;
 
 	if (!socket)
@@ -167,7 +169,7 @@ static __always_inline void end(struct bpf_sock_ops *ctx, __u32 left)
 		unbound_handshake(ctx, socket, tcp);
 	if (tcp && (left == BPF_TCP_SYN_SENT || (socket->flags & SERVICE_OUTLIER)))
 		conclude(ctx, socket, (struct sock *)tcp, left);
-	drop(cookie, socket);
+	drop(socket);
 }
 
 static __always_inline void change_state(struct bpf_sock_ops *ctx, __u32 from, __u32 to)
@@ -209,9 +211,9 @@ int weft_sock_release(struct bpf_sock *ctx)
 		if (ctx->state != BPF_TCP_CLOSE || ctx->dst_port)
 			return 1;
 		cookie = bpf_get_socket_cookie(ctx);
-		socket = bpf_map_lookup_elem(&connections, &cookie);
+		socket = connection_of(cookie);
 		if (socket)
-			drop(cookie, socket);
+			drop(socket);
 		return 1;
 	}
 	socket = bpf_sk_storage_get(&sockets, ctx, NULL, 0);

@@ -127,6 +127,7 @@ enum socket_flags {
 
 /* A connected socket (TCP, or UDP after connect) whose destination was a service. */
 struct socket_service {
+	__u64 cookie;           /* TCP: the socket's; 0: nobody's place */
 	struct weft_addr vip;   /* what the application asked for */
 	struct weft_addr addr;  /* what it got */
 	struct weft_addr local; /* TCP, once the SYN leaves */
@@ -141,7 +142,7 @@ struct socket_service {
 	__u32 connect_ms;      /* TCP_USER_TIMEOUT during the handshake; 0: as the application has it */
 	__u32 user_timeout_ms; /* what the application had there */
 };
-_Static_assert(sizeof(struct socket_service) == 80, "ABI");
+_Static_assert(sizeof(struct socket_service) == 88, "ABI");
 
 /* An unconnected UDP socket talks to several services at once; each flow keeps its backend while it is used. */
 #define UDP_PEERS 16

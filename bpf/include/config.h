@@ -4,6 +4,9 @@
 #ifndef WEFT_CONFIG_H
 #define WEFT_CONFIG_H
 
+/* Size of `connection_places`: so small that it stays in the processor's caches. */
+#define DEFAULT_CONNECTION_PLACES 16384
+
 /* Size of `backends` and `backend_loads`, which are always alike. */
 #define DEFAULT_BACKENDS 524288
 
@@ -17,6 +20,8 @@ struct config {
 	__u32 node_netns;
 	/* Entries of `backends`. */
 	__u32 backend_capacity;
+	/* Entries of `connection_places` less one. */
+	__u32 connection_mask;
 	/* Ticks of the kernel's clock in a second (CONFIG_HZ). */
 	__u32 tick_hz;
 	/* Bytes redirected and not read yet past which a direction goes back to TCP. */
@@ -25,11 +30,13 @@ struct config {
 	__u32 accel_blocking;
 	/* Nobody wants to be told what happens to connections: no events are made, and none counts as lost. */
 	__u32 events_off;
+	__u32 pad;
 };
-_Static_assert(sizeof(struct config) == 32, "config has holes");
+_Static_assert(sizeof(struct config) == 40, "config has holes");
 
 __weak const volatile struct config config SEC(".rodata.config") = {
 	.backend_capacity = DEFAULT_BACKENDS,
+	.connection_mask = DEFAULT_CONNECTION_PLACES - 1,
 	.tick_hz = 250,
 	.accel_bound = 256 * 1024,
 };

@@ -56,7 +56,15 @@ struct {
 	__type(value, struct affinity);
 } affinities __weak SEC(".maps");
 
-/* Open TCP connections to services, by socket cookie. */
+/* Open TCP connections to services, by socket cookie modulo the size, a power of two: see lib/connection.h. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, DEFAULT_CONNECTION_PLACES);
+	__type(key, __u32);
+	__type(value, struct socket_service);
+} connection_places __weak SEC(".maps");
+
+/* Those whose place there is taken by another one, by socket cookie. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -64,6 +72,14 @@ struct {
 	__type(key, __u64);
 	__type(value, struct socket_service);
 } connections __weak SEC(".maps");
+
+/* The one element: how many are in `connections`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} displaced __weak SEC(".maps");
 
 /* Connected UDP sockets. */
 struct {

@@ -238,17 +238,8 @@ VERIFIED_ONCE int choose_once(const struct service *service, __u64 client, struc
 	return true;
 }
 
-/* The place where the connection of this socket will be put: see touch_backend(). */
-static __always_inline void touch_connection(__u64 socket)
-{
-	bpf_map_lookup_elem(&connections, &socket);
-}
-
-/*
- * Chooses a backend for a new connection from `client` (a network namespace cookie) to `key`. `socket`: the cookie of the one whose
- * connection will be remembered; 0: it will not.
- */
-static __always_inline enum choice_result choose(const struct service_key *key, __u64 client, __u64 socket, struct choice *choice)
+/* Chooses a backend for a new connection from `client` (a network namespace cookie) to `key`. */
+static __always_inline enum choice_result choose(const struct service_key *key, __u64 client, struct choice *choice)
 {
 	for (int attempt = 0; attempt < CHOICE_ATTEMPTS; attempt++) {
 		struct service *found = bpf_map_lookup_elem(&services, key);
@@ -265,8 +256,6 @@ static __always_inline enum choice_result choose(const struct service_key *key, 
 		if (!service.slots)
 			return CHOICE_NO_BACKEND;
 		touch_backends(&service);
-		if (socket)
-			touch_connection(socket);
 		if (choose_once(&service, client, choice))
 			return CHOICE_MADE;
 		count(COUNTER_CHOICE_RETRIES);

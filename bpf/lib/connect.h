@@ -7,6 +7,7 @@
 #include "../include/kernel.h"
 #include "address.h"
 #include "choose.h"
+#include "connection.h"
 #include "counter.h"
 #include "limits.h"
 #include "load.h"
@@ -44,28 +45,22 @@ static __always_inline void fill_socket(struct socket_service *socket, const str
 /* An earlier connect() of this socket may have come to nothing before its SYN left: nobody saw its end. */
 static __always_inline void forget_tcp(__u64 cookie)
 {
-	struct socket_service *earlier = bpf_map_lookup_elem(&connections, &cookie);
+	struct socket_service *earlier = connection_of(cookie);
 
 	if (!earlier)
 		return;
 	load_remove(earlier);
-	bpf_map_delete_elem(&connections, &cookie);
+	remove_connection(earlier);
 }
 
 /* Counted by sockops when the SYN leaves, and until the connection is closed. */
 static __always_inline void remember_tcp(struct bpf_sock_addr *ctx, const struct endpoint *vip, const struct choice *choice)
 {
-	__u64 cookie = bpf_get_socket_cookie(ctx);
-	struct socket_service socket = {};
-	int error;
+	struct socket_service socket = { .cookie = bpf_get_socket_cookie(ctx) };
 
+	forget_tcp(socket.cookie);
 	fill_socket(&socket, vip, choice);
-	error = bpf_map_update_elem(&connections, &cookie, &socket, BPF_NOEXIST);
-	if (error == -EEXIST) {
-		forget_tcp(cookie);
-		error = bpf_map_update_elem(&connections, &cookie, &socket, BPF_ANY);
-	}
-	if (!error)
+	if (!add_connection(&socket))
 		return;
 	load_remove(&socket);
 	count(COUNTER_UNTRACKED);
@@ -99,11 +94,10 @@ static __always_inline enum reason admit_socket(struct bpf_sock_addr *ctx, struc
 static __always_inline int connect_service(struct bpf_sock_addr *ctx, struct endpoint *user)
 {
 	struct service_key key = { .addr = user->addr, .port = user->port, .protocol = ctx->protocol };
-	__u64 socket = ctx->protocol == IPPROTO_TCP ? bpf_get_socket_cookie(ctx) : 0;
 	struct choice choice = {};
 	enum reason why;
 
-	switch (choose(&key, bpf_get_netns_cookie(ctx), socket, &choice)) {
+	switch (choose(&key, bpf_get_netns_cookie(ctx), &choice)) {
 	case CHOICE_NO_SERVICE:
 		forget(ctx);
 		return is_by_proxy(ctx) ? connect_upstream(ctx, user) : SOCKET_ALLOW;
@@ -157,7 +151,7 @@ static __always_inline struct socket_service *connected_socket(struct bpf_sock_a
 	if (!is_followed(ctx->sk))
 		return NULL;
 	cookie = bpf_get_socket_cookie(ctx);
-	return bpf_map_lookup_elem(&connections, &cookie);
+	return connection_of(cookie);
 }
 
 /* Shows the service address where the backend's would be seen. */

@@ -4,6 +4,7 @@
 #define WEFT_LIB_PAIR_H
 
 #include "address.h"
+#include "connection.h"
 #include "counter.h"
 #include "flow.h"
 #include "identity.h"
@@ -119,7 +120,7 @@ static __always_inline bool enter(struct bpf_sock_ops *ctx, struct accel_key *ke
 static __always_inline bool is_of_unaccelerated_service(struct bpf_sock_ops *ctx)
 {
 	__u64 cookie = bpf_get_socket_cookie(ctx);
-	struct socket_service *socket = bpf_map_lookup_elem(&connections, &cookie);
+	struct socket_service *socket = connection_of(cookie);
 
 	return socket && socket->flags & SERVICE_UNACCELERATED;
 }

@@ -117,7 +117,7 @@ static __always_inline int send_service(struct bpf_sock_addr *ctx, struct endpoi
 	count(COUNTER_DATAGRAMS);
 	if (continue_flow(peers, user, now, user))
 		return SOCKET_ALLOW;
-	if (choose(&key, bpf_get_netns_cookie(ctx), 0, &choice) != CHOICE_MADE) {
+	if (choose(&key, bpf_get_netns_cookie(ctx), &choice) != CHOICE_MADE) {
 		tell_refused(user, choice.service, IPPROTO_UDP, REASON_NO_BACKEND);
 		return refuse(COUNTER_REFUSED);
 	}

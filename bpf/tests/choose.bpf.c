@@ -16,7 +16,7 @@ int weft_test_choose(struct choose_args *args)
 	struct service_key key = args->key;
 	struct choice choice = {};
 
-	args->result = choose(&key, args->client, 0, &choice);
+	args->result = choose(&key, args->client, &choice);
 	args->choice = choice;
 	return 0;
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::MapCore;
+use libbpf_rs::{MapCore, MapFlags};
 use weft_dataplane::bpf::{self, Counters, Loaded, MapSizes, PinDir};
 use weft_dataplane::close::Closer;
 use weft_dataplane::tables::{
@@ -27,8 +27,17 @@ struct Kernel {
 
 impl Kernel {
     fn new(node: &Node) -> Self {
+        Self::sized(node, &MapSizes::new())
+    }
+
+    /// In which all connections at a time but one find their places taken.
+    fn crowded(node: &Node) -> Self {
+        Self::sized(node, &MapSizes::from([("connection_places".into(), 1)]))
+    }
+
+    fn sized(node: &Node, sizes: &MapSizes) -> Self {
         let pins = PinDir::create(node.bpffs()).unwrap();
-        let mut loaded = bpf::load(&pins, &MapSizes::new()).unwrap();
+        let mut loaded = bpf::load(&pins, sizes).unwrap();
         for attachment in bpf::attach(&mut loaded, node.cgroup()).unwrap() {
             assert_eq!(attachment.error, None, "{}", attachment.program);
         }
@@ -37,6 +46,18 @@ impl Kernel {
             counters: loaded.counters().unwrap(),
             loaded,
         }
+    }
+
+    /// TCP connections that are remembered: in places of their own, and elsewhere.
+    fn remembered(&self) -> (usize, usize) {
+        let places = self.loaded.map("connection_places").unwrap();
+        let value = |key: Vec<u8>| places.lookup(&key, MapFlags::ANY).unwrap().unwrap();
+        let taken = |key: &Vec<u8>| value(key.clone()).iter().take(8).any(|byte| *byte != 0);
+        let elsewhere = self.loaded.map("connections").unwrap().keys().count();
+        let counted = self.loaded.map("displaced").unwrap();
+        let counted = counted.lookup(&[0; 4], MapFlags::ANY).unwrap().unwrap();
+        assert_eq!(counted, u64::try_from(elsewhere).unwrap().to_ne_bytes());
+        (places.keys().filter(taken).count(), elsewhere)
     }
 
     /// A service of this id on VIP and port 80, in turn to these backends, whose ids start at 10 times the service's.
@@ -231,9 +252,18 @@ fn without_a_backend_it_refuses_at_once() {
 #[test]
 fn open_connections_are_counted_and_forgotten() {
     let lab = lab();
+    count_and_forget(&lab, Kernel::new(&lab.nodes()[0]));
+}
+
+#[test]
+fn so_they_are_where_their_places_are_taken() {
+    let lab = lab();
+    count_and_forget(&lab, Kernel::crowded(&lab.nodes()[0]));
+}
+
+fn count_and_forget(lab: &Lab, mut kernel: Kernel) {
     let (client, one) = (lab.pod("client").unwrap(), lab.pod("one").unwrap());
     let _server = one.serve(&ServeOptions::tcp(8080).and_udp(5353)).unwrap();
-    let mut kernel = Kernel::new(&lab.nodes()[0]);
     kernel.service(1, VIP4, Protocol::Tcp, &[one.socket_v4(8080)]);
     kernel.service(2, VIP4, Protocol::Udp, &[one.socket_v4(5353)]);
     let tcp = client
@@ -242,8 +272,15 @@ fn open_connections_are_counted_and_forgotten() {
     let udp = client
         .hold(vip(VIP4), true, Duration::from_secs(60))
         .unwrap();
-    assert_eq!((kernel.load(10).open, kernel.load(20).open), (1, 1));
-    drop((tcp, udp));
+    let more = client
+        .hold(vip(VIP4), false, Duration::from_secs(60))
+        .unwrap();
+    assert_eq!((kernel.load(10).open, kernel.load(20).open), (2, 1));
+    let (placed, elsewhere) = kernel.remembered();
+    assert_eq!(placed + elsewhere, 2);
+    let places = kernel.loaded.map("connection_places").unwrap();
+    assert_eq!(elsewhere, usize::from(places.max_entries() == 1));
+    drop((tcp, udp, more));
     eventually("both ended", || {
         (kernel.load(10).open, kernel.load(20).open) == (0, 0)
     });
@@ -254,7 +291,7 @@ fn open_connections_are_counted_and_forgotten() {
     eventually("all ended", || {
         (kernel.load(10).open, kernel.load(20).open) == (0, 0)
     });
-    assert_eq!((kernel.load(10).total, kernel.load(20).total), (21, 21));
+    assert_eq!((kernel.load(10).total, kernel.load(20).total), (22, 21));
     // A backend that there is no route to: no SYN ever leaves.
     kernel.service(
         3,
@@ -265,15 +302,24 @@ fn open_connections_are_counted_and_forgotten() {
     let attempt = &client.get(vip(VIP6), &GetOptions::tcp(1)).unwrap()[0];
     assert!(!attempt.ok(), "{attempt:?}");
     assert_eq!(kernel.load(30).open, 0);
-    let connections = kernel.loaded.map("connections").unwrap();
     eventually("nothing is remembered of connections that ended", || {
-        connections.keys().count() == 0
+        kernel.remembered() == (0, 0)
     });
 }
 
 #[test]
 fn connections_of_a_removed_backend_are_closed_and_no_others() {
     let lab = lab();
+    close_those_of_the_removed(&lab, Kernel::new(&lab.nodes()[0]));
+}
+
+#[test]
+fn they_are_found_where_their_places_are_taken() {
+    let lab = lab();
+    close_those_of_the_removed(&lab, Kernel::crowded(&lab.nodes()[0]));
+}
+
+fn close_those_of_the_removed(lab: &Lab, mut kernel: Kernel) {
     let (client, one, two) = (
         lab.pod("client").unwrap(),
         lab.pod("one").unwrap(),
@@ -281,7 +327,6 @@ fn connections_of_a_removed_backend_are_closed_and_no_others() {
     );
     let _servers =
         [&one, &two].map(|pod| pod.serve(&ServeOptions::tcp(8080).and_udp(5353)).unwrap());
-    let mut kernel = Kernel::new(&lab.nodes()[0]);
     kernel.service(
         1,
         VIP4,

@@ -63,12 +63,13 @@ pub fn load_with(
     let Prepared { made, mut warnings } = prepare_maps(&mut object, pins, sizes, accelerated)?;
     warnings.extend(hindrance);
     let maps = object.load().map_err(failed("making the BPF maps"))?;
-    let config = part::config(&maps, acceleration, events)?;
-    let parts = load_parts(&maps, accelerated, config).inspect_err(|_| {
-        for pin in made {
-            let _ = fs::remove_file(pin);
-        }
-    })?;
+    let parts = part::config(&maps, acceleration, events)
+        .and_then(|config| load_parts(&maps, accelerated, config))
+        .inspect_err(|_| {
+            for pin in made {
+                let _ = fs::remove_file(pin);
+            }
+        })?;
     Ok(Loaded {
         maps,
         parts,

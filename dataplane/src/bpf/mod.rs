@@ -85,6 +85,11 @@ pub enum BpfError {
     /// A size for a map that has another's.
     #[error("map {0} is always as large as map {1}: size that one (--map-size {1}=ENTRIES)")]
     SizedTogether(&'static str, &'static str),
+    /// A size that programs divide by.
+    #[error(
+        "map {0} has {1} entries, and needs a power of two (--map-size {0}=16384; `weft cleanup` before, if it is pinned)"
+    )]
+    NotPowerOfTwo(&'static str, u32),
     /// A file descriptor.
     #[error("no file descriptor is left: {0}: raise the limit (LimitNOFILE)")]
     Descriptor(std::io::Error),

@@ -114,10 +114,10 @@ impl Loaded {
     /// # Errors
     /// When an iterator cannot be made or the thread cannot be started.
     pub fn closer(&mut self) -> Result<Closer, BpfError> {
-        let (connections, sockets) = (self.map("connections")?, self.map("sockets")?);
         let finder = Finder::new([
-            self.iterator("weft_find_tcp", Some(&connections))?,
-            self.iterator("weft_find_udp", Some(&sockets))?,
+            self.iterator_over("connection_places", "weft_find_tcp")?,
+            self.iterator_over("connections", "weft_find_tcp")?,
+            self.iterator_over("sockets", "weft_find_udp")?,
         ]);
         let destroyer = self.destroyer("weft_close_tcp", "weft_close_udp")?;
         let closing = BpfTable::<BackendId, u8>::new("closing", self.map("closing")?)?;
@@ -158,9 +158,13 @@ impl Loaded {
     /// # Errors
     /// When the iterator cannot be made.
     pub fn tender(&mut self) -> Result<Box<dyn Tender>, BpfError> {
-        let health = self.map("backend_health")?;
-        let link = self.iterator("weft_tend", Some(&health))?;
+        let link = self.iterator_over("backend_health", "weft_tend")?;
         Ok(Box::new(HealthIterator(link)))
+    }
+
+    fn iterator_over(&mut self, map: &str, name: &str) -> Result<Link, BpfError> {
+        let map = self.map(map)?;
+        self.iterator(name, Some(&map))
     }
 
     pub(super) fn iterator(

@@ -15,6 +15,7 @@ use crate::accel::{Acceleration, Mode};
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weft.bpf.o"));
 static MAPS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weft-maps.bpf.o"));
+const PLACES: &str = "connection_places";
 const CONFIG: &str = ".rodata.config";
 
 /// What one thread loads. Each takes about half of the verifier's time.
@@ -94,13 +95,24 @@ pub(super) fn config(
 ) -> Result<types::config, BpfError> {
     Ok(types::config {
         backend_capacity: named(maps, "backends")?.max_entries(),
+        connection_mask: connection_mask(maps)?,
         tick_hz: clock::ticks_per_second(),
         node_netns: own_netns(),
         node_cookie: abi::netns_cookie().unwrap_or(0),
         accel_bound: acceleration.bound.get(),
         accel_blocking: u32::from(acceleration.mode == Mode::Eager),
         events_off: u32::from(!events),
+        pad: 0,
     })
+}
+
+fn connection_mask(maps: &Object) -> Result<u32, BpfError> {
+    let places = named(maps, PLACES)?.max_entries();
+    if places.is_power_of_two() {
+        Ok(places - 1)
+    } else {
+        Err(BpfError::NotPowerOfTwo(PLACES, places))
+    }
 }
 
 /// A handle of its own to the map called `name`.

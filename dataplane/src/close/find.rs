@@ -28,14 +28,14 @@ impl ClosingSocket {
 
 /// The iterators over what sockets remember.
 pub struct Finder {
-    /// Links of `weft_find_tcp` and `weft_find_udp`.
-    links: [Link; 2],
+    /// Links of `weft_find_tcp`, over each map with TCP connections, and `weft_find_udp`.
+    links: [Link; 3],
 }
 
 impl Finder {
     /// A finder over iterator links of `weft_find_tcp` and `weft_find_udp`.
     #[must_use]
-    pub const fn new(links: [Link; 2]) -> Self {
+    pub const fn new(links: [Link; 3]) -> Self {
         Self { links }
     }
 
