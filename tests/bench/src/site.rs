@@ -6,9 +6,8 @@
 //!   near server ──┘
 //!   (10.128.0.0/13)
 //! ```
-//! The peer under test runs on the near node only. Its counterpart on the far node
-//! would add to the cost of a peer that works packet by packet, so leaving it out
-//! favours those.
+//! The peer under test runs on both nodes, as in a cluster; what it costs to start it,
+//! its memory and its CPU are measured on the near one.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
@@ -32,8 +31,8 @@ pub struct Site {
     /// The client pod's process.
     pub client: LoadClient,
     /// The node that the peer under test looks after.
-    pub near: Node,
-    _servers: [Process; 2],
+    pub node: Node,
+    _servers: Vec<Process>,
 }
 
 impl Site {
@@ -60,11 +59,19 @@ impl Site {
         own(&far, &far_server, FAR_CIDR)?;
         route(&near, FAR_CIDR, far.addresses().v4)?;
         route(&far, CLUSTER_CIDR, near.addresses().v4)?;
-        let servers = [serve(&near_server)?, serve(&far_server)?];
         Ok(Self {
             client: LoadClient::start(lab, &client)?,
-            near,
-            _servers: servers,
+            node: near,
+            _servers: vec![serve(&near_server)?, serve(&far_server)?],
+        })
+    }
+
+    /// The far node of a site that has been started, with a client in its pod.
+    pub fn far_side(lab: &Lab, name: &str) -> Result<Self> {
+        Ok(Self {
+            client: LoadClient::start(lab, &lab.pod(&format!("{name}-far-server"))?)?,
+            node: lab.node(&format!("{name}-far"))?,
+            _servers: Vec::new(),
         })
     }
 }

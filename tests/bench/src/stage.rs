@@ -11,7 +11,7 @@ use crate::case::{self, Contestant, Load, Pace};
 use crate::kubernetes::ControlPlane;
 use crate::peer::{Kind, KubeProxy, Proxy, Weft};
 use crate::plan::Plan;
-use crate::results::Stage;
+use crate::results::{Stage, Sync};
 use crate::site::Site;
 
 /// Pause between two changes, see [`Pace::pause`].
@@ -63,7 +63,7 @@ pub fn run(settings: &Settings, plan: Plan, scope: Scope) -> Result<Stage> {
         None
     };
 
-    let mut peers = Vec::new();
+    let (mut peers, mut far_sides) = (Vec::new(), Vec::new());
     let mut stage = Stage {
         plan,
         syncs: Vec::new(),
@@ -71,19 +71,24 @@ pub fn run(settings: &Settings, plan: Plan, scope: Scope) -> Result<Stage> {
         changes: Vec::new(),
     };
     for kind in &settings.peers {
-        let site = Site::start(&lab, kind.slug())?;
-        let proxy = proxy(settings, *kind, &lab, &site.near, plan, plane.as_ref())?;
-        let mut peer = Contestant {
-            kind: *kind,
-            site,
-            proxy,
+        let contestant = |site: Site| -> Result<Contestant> {
+            Ok(Contestant {
+                kind: *kind,
+                proxy: proxy(settings, *kind, &lab, &site.node, plan, plane.as_ref())?,
+                site,
+            })
         };
+        let mut peer = contestant(Site::start(&lab, kind.slug())?)?;
         say.that(&format!("{}: start", kind.title()));
         let sync = case::sync(&mut peer, &plan, settings.sync_bound)?;
-        let in_time = sync
-            .as_ref()
-            .is_none_or(|sync| sync.connected_seconds.is_some());
+        let mut in_time = is_in_time(sync.as_ref());
         stage.syncs.extend(sync);
+        if in_time && peer.proxy.is_some() {
+            say.that(&format!("{}: start on the other node", kind.title()));
+            let mut far_side = contestant(Site::far_side(&lab, kind.slug())?)?;
+            in_time = is_in_time(case::sync(&mut far_side, &plan, settings.sync_bound)?.as_ref());
+            far_sides.push(far_side);
+        }
         if in_time {
             peers.push(peer);
         } else {
@@ -101,6 +106,7 @@ pub fn run(settings: &Settings, plan: Plan, scope: Scope) -> Result<Stage> {
             .rates
             .extend(case::requests(&mut peers, &plan, settings.load)?);
     }
+    freeze(&far_sides);
     for index in 0..peers.len() {
         freeze_all_but(&peers, index);
         let Some(peer) = peers.get_mut(index) else {
@@ -115,6 +121,10 @@ pub fn run(settings: &Settings, plan: Plan, scope: Scope) -> Result<Stage> {
     }
     say.that("taking down");
     Ok(stage)
+}
+
+fn is_in_time(sync: Option<&Sync>) -> bool {
+    sync.is_none_or(|sync| sync.connected_seconds.is_some())
 }
 
 fn is_kube_proxy(kind: Kind) -> bool {
@@ -169,7 +179,11 @@ fn pace(settings: &Settings, kind: Kind) -> Pace {
     }
 }
 
-/// Both kube-proxies see every change at the API server, and would compete for the
+fn freeze(peers: &[Contestant]) {
+    freeze_all_but(peers, peers.len());
+}
+
+/// All kube-proxies see every change at the API server, and would compete for the
 /// CPU with the one that is measured.
 fn freeze_all_but(peers: &[Contestant], index: usize) {
     for (other, peer) in peers.iter().enumerate() {

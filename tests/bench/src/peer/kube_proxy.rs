@@ -34,7 +34,7 @@ impl KubeProxy {
         plan: Plan,
         plane: Rc<ControlPlane>,
     ) -> Result<Self> {
-        let config = lab.dir().join(format!("kube-proxy-{}.json", kind.slug()));
+        let config = lab.dir().join(format!("kube-proxy-{}.json", node.name()));
         let settings = json!({
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
