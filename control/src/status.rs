@@ -75,7 +75,7 @@ impl Status {
                 .map(|t| (t.to_string(), snapshot.table(t).for_all().count()))
                 .into();
             let problems = snapshot.table(ResourceType::Problem).iter();
-            let encoded: Vec<_> = problems.map(|(_, entry)| entry.any.clone()).collect();
+            let encoded: Vec<_> = problems.map(|(_, entry)| entry.any()).collect();
             (resources, encoded)
         });
         let mut problems: Vec<ProblemStatus> = encoded

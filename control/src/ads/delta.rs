@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tonic::Status;
 use weft_proto::envoy::envoy::config::core::v3::ControlPlane;
 use weft_proto::envoy::envoy::service::discovery::v3::{
-    DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource,
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse,
 };
 use weft_proto::resource::{MORE_FOLLOWS, ResourceType};
 
@@ -18,8 +18,9 @@ use super::stream::Session;
 use super::subscription::{Chunk, Subscription};
 use crate::auth::Peer;
 
-/// Large sets travel in pieces of about this size: what a slow stream costs is this, twice. A resource that is larger travels alone.
-const MAX_CHUNK_BYTES: usize = 1 << 17;
+/// Large sets travel in pieces of about this size: what a slow stream costs is this, a few times over, and when all agents come at once
+/// all streams are slow. A resource that is larger travels alone.
+const MAX_CHUNK_BYTES: usize = 1 << 15;
 
 /// One delta stream.
 #[derive(Debug)]
@@ -68,10 +69,7 @@ impl DeltaSession {
         chunk: Chunk,
         snapshot: &Snapshot,
     ) -> DeltaDiscoveryResponse {
-        let names = chunk
-            .resources
-            .iter()
-            .map(|(name, _)| name)
+        let names = (chunk.names.iter())
             .chain(&chunk.removed)
             .cloned()
             .collect();
@@ -81,16 +79,7 @@ impl DeltaSession {
             .is_some_and(|s| s.owes_upserts() || s.owes_removals());
         DeltaDiscoveryResponse {
             system_version_info: version_info(snapshot, more),
-            resources: chunk
-                .resources
-                .into_iter()
-                .map(|(name, entry)| Resource {
-                    name: name.to_string(),
-                    version: entry.version.to_string(),
-                    resource: Some((*entry.any).clone()),
-                    ..Resource::default()
-                })
-                .collect(),
+            resources: chunk.resources,
             type_url: resource_type.type_url().to_owned(),
             removed_resources: chunk.removed.iter().map(ToString::to_string).collect(),
             nonce: self.history.add(resource_type, names),

@@ -4,6 +4,7 @@
 
 mod back_end;
 mod batch;
+mod content;
 mod delta;
 mod history;
 mod ids;

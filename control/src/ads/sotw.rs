@@ -214,7 +214,7 @@ impl Session for SotwSession {
             watch.nonce = self.history.add(resource_type, names);
             return Some(DiscoveryResponse {
                 version_info: version,
-                resources: state.iter().map(|(_, e)| (*e.any).clone()).collect(),
+                resources: state.iter().map(|(_, e)| e.any()).collect(),
                 type_url: resource_type.type_url().to_owned(),
                 nonce: watch.nonce.clone(),
                 control_plane: Some(self.control_plane.clone()),

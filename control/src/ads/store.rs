@@ -6,13 +6,13 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::watch;
-use weft_proto::convert;
 use weft_proto::envoy::google::protobuf::Any;
 use weft_proto::model::Resource;
 use weft_proto::resource::ResourceType;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::Batch;
+use super::content::Content;
 
 /// Removed names that are remembered so that streams find them by their cursor; past this, the older half is forgotten.
 const MAX_TOMBSTONES: usize = 1 << 16;
@@ -43,13 +43,12 @@ impl fmt::Display for Version {
     }
 }
 
-/// One resource, encoded.
+/// One resource.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Version of its content.
     pub version: Version,
-    /// As it travels.
-    pub any: Arc<Any>,
+    content: Content,
     /// Whether only those get it who ask for its name.
     pub by_name: bool,
     /// The only node that it is for; `None`: whoever asks.
@@ -87,6 +86,12 @@ pub struct Table {
 }
 
 impl Entry {
+    /// As it travels.
+    #[must_use]
+    pub fn any(&self) -> Any {
+        self.content.any()
+    }
+
     /// Stands for its name within its table.
     pub(super) const fn id(&self) -> Id {
         self.id
@@ -255,7 +260,7 @@ const fn index(resource_type: ResourceType) -> usize {
     }
 }
 
-/// A resource that differs from the snapshot's, encoded; `None`: it is gone.
+/// A resource that differs from the snapshot's; `None`: it is gone.
 struct Change {
     resource_type: ResourceType,
     name: Arc<str>,
@@ -363,9 +368,9 @@ impl Store {
                     name: name.into(),
                     content: version.zip(resource).map(|(version, r)| Entry {
                         version,
-                        any: Arc::new(convert::encode(&r)),
                         by_name: r.is_by_name(),
                         node: r.node().map(Arc::from),
+                        content: Content::new(r),
                         changed: 0,
                         id: 0,
                     }),

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tonic::Status;
+use weft_proto::envoy::envoy::service::discovery::v3::Resource;
 
 use super::ids::Ids;
 use super::store::{Entry, Id, Table};
@@ -17,7 +18,9 @@ pub(super) const MAX_NAMES: usize = 500_000;
 /// A response in the making.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
-    pub(super) resources: Vec<(Arc<str>, Entry)>,
+    pub(super) resources: Vec<Resource>,
+    /// Their names, as all streams share them.
+    pub(super) names: Vec<Arc<str>>,
     pub(super) removed: Vec<Arc<str>>,
 }
 
@@ -266,19 +269,24 @@ impl Subscription {
         for id in self.upserts.iter() {
             let there = table.name(id).and_then(|n| table.get_for(&self.node, n));
             if let Some((name, entry)) = there {
-                bytes += name.len() + entry.any.value.len() + entry.any.type_url.len();
+                let any = entry.any();
+                bytes += name.len() + any.value.len() + any.type_url.len();
                 if bytes > max_bytes && !chunk.resources.is_empty() {
                     break;
                 }
-                chunk.resources.push((Arc::clone(name), entry.clone()));
+                self.held.insert(id);
+                chunk.names.push(Arc::clone(name));
+                chunk.resources.push(Resource {
+                    name: name.to_string(),
+                    version: entry.version.to_string(),
+                    resource: Some(any),
+                    ..Resource::default()
+                });
             }
             done.push(id);
         }
         for id in done {
             self.upserts.remove(id);
-        }
-        for (_, entry) in &chunk.resources {
-            self.held.insert(entry.id());
         }
         self.owes_answer = false;
         chunk

@@ -83,7 +83,7 @@ fn resources_of(path: &Path) -> String {
             let mut all: Vec<_> = snapshot.table(resource_type).for_all().collect();
             all.sort_by_key(|(name, _)| Arc::clone(name));
             for (_, entry) in all {
-                let resource = convert::decode(resource_type, &entry.any).unwrap();
+                let resource = convert::decode(resource_type, &entry.any()).unwrap();
                 show(&mut text, &resource);
             }
         });
@@ -110,7 +110,7 @@ fn show_clients(out: &mut String, store: &Store) {
             writeln!(out, "- {name}").unwrap();
         }
         for (name, entry) in by_name(ResourceType::Route) {
-            let table: RouteConfiguration = convert::unpack(&entry.any, "").unwrap();
+            let table: RouteConfiguration = convert::unpack(&entry.any(), "").unwrap();
             writeln!(out, "---\nclients' routes: {name}").unwrap();
             for route in table.virtual_hosts.iter().flat_map(|host| &host.routes) {
                 match &route.action {
@@ -147,7 +147,7 @@ fn show_envoy(out: &mut String, envoys: &Store) {
         all.sort_by_key(|(name, _)| Arc::clone(name));
         // The other family's differ in the names of clusters alone.
         for (name, entry) in all.iter().filter(|(name, _)| name.ends_with("#4")) {
-            let table: RouteConfiguration = convert::unpack(&entry.any, "").unwrap();
+            let table: RouteConfiguration = convert::unpack(&entry.any(), "").unwrap();
             writeln!(out, "---\nenvoy's routes: {name}").unwrap();
             for route in table.virtual_hosts.iter().flat_map(|host| &host.routes) {
                 show_message(out, route);
@@ -157,7 +157,7 @@ fn show_envoy(out: &mut String, envoys: &Store) {
             .iter()
             .filter(|(name, _)| name.starts_with("weft.inbound/"))
         {
-            let guard: RouteConfiguration = convert::unpack(&entry.any, "").unwrap();
+            let guard: RouteConfiguration = convert::unpack(&entry.any(), "").unwrap();
             writeln!(out, "---\nenvoy's guard: {name}").unwrap();
             show_guard(out, &guard);
         }

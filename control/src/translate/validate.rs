@@ -50,7 +50,7 @@ fn published() -> Arc<Store> {
 fn all<T: Message + Default>(table: &Table) -> Vec<T> {
     table
         .iter()
-        .map(|(_, entry)| convert::unpack(&entry.any, "").unwrap())
+        .map(|(_, entry)| convert::unpack(&entry.any(), "").unwrap())
         .collect()
 }
 

@@ -57,7 +57,7 @@ pub fn guards(cluster: &Cluster) -> Result<Guards> {
         let routes = snapshot.table(ResourceType::Route);
         let mut guards = Guards::new();
         for (_, entry) in snapshot.table(ResourceType::Listener).iter() {
-            let listener: Listener = unpack(&entry.any, "")?;
+            let listener: Listener = unpack(&entry.any(), "")?;
             for chain in listener.filter_chains {
                 let matching = chain.filter_chain_match.as_ref();
                 let range = matching.and_then(|m| m.prefix_ranges.first());
@@ -67,7 +67,7 @@ pub fn guards(cluster: &Cluster) -> Result<Guards> {
                     .parse()?;
                 let name = rds_name(&manager(&chain)?)?;
                 let (_, entry) = routes.get(&name).context("rules that are not there")?;
-                guards.insert(address, (chain, unpack(&entry.any, "")?));
+                guards.insert(address, (chain, unpack(&entry.any(), "")?));
             }
         }
         Ok(guards)

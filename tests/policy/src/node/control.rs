@@ -97,7 +97,7 @@ impl Control {
                 for (name, entry) in snapshot.table(resource_type).iter() {
                     let key = (resource_type, Arc::clone(name));
                     if told.get(&key) != Some(&entry.version) {
-                        let resource = convert::decode(resource_type, &entry.any)
+                        let resource = convert::decode(resource_type, &entry.any())
                             .with_context(|| format!("decoding {resource_type} {name}"))?;
                         changes.push(Change::Set(Box::new(resource)));
                     }
