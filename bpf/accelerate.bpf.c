@@ -52,4 +52,15 @@ int weft_accel_listeners(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
+/* Takes sockets of one network namespace out. Run by the agent while `accel_leaving` has any. */
+SEC("iter/tcp")
+int weft_accel_leave(struct bpf_iter__tcp *ctx)
+{
+	struct sock_common *sk = ctx->sk_common;
+
+	if (sk && sk->skc_state != BPF_TCP_LISTEN)
+		leave_if_drained(sk);
+	return 0;
+}
+
 char LICENSE[] SEC("license") = "GPL";

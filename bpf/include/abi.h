@@ -207,7 +207,8 @@ enum counter {
 	COUNTER_TCP_MEMORY = 22,           /* directions on TCP: TCP as a whole is short of memory */
 	COUNTER_TCP_STATE = 23,            /* directions on TCP: half closed, or taken over by TLS in the kernel */
 	COUNTER_TCP_ENDED = 24,            /* directions on TCP: the reader is gone, or acceleration was switched off */
-	COUNTERS = 25,
+	COUNTER_TCP_STREAM = 25,           /* directions on TCP: small messages, faster than they were read */
+	COUNTERS = 26,
 };
 
 /* ---- agent: ids that must not be used again, over restarts too ---- */

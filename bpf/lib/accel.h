@@ -3,7 +3,7 @@
 #ifndef WEFT_LIB_ACCEL_H
 #define WEFT_LIB_ACCEL_H
 
-#include "pair.h"
+#include "leave.h"
 #include "sweep.h"
 
 #define ACCEL_ESTABLISHED 1
@@ -68,32 +68,47 @@ static __always_inline struct flow *allowed_flow(struct flow_key *key)
 	return bpf_map_lookup_elem(&ct, key);
 }
 
-static __always_inline enum counter obstacle(const struct sk_msg_md *msg, const struct accel_end *peer)
+/* Messages that the network stack would put together: sending each for itself costs more than TCP. */
+#define SMALL_MESSAGE 16384
+#define STREAM_MESSAGES 64
+
+/* Whether this end writes small messages faster than they are read, and gets no answer. */
+static __always_inline bool is_stream(const struct sk_msg_md *msg, struct accel_end *own, struct accel_end *peer, __u64 unread)
+{
+	if (peer->behind)
+		peer->behind = 0;
+	return unread && msg->size < SMALL_MESSAGE && ++own->behind > STREAM_MESSAGES;
+}
+
+static __always_inline enum counter obstacle(const struct sk_msg_md *msg, struct accel_end *own, struct accel_end *peer)
 {
 	const struct sock *reader = (const struct sock *)peer->sock;
 	__u64 unread;
 
-	if (!is_enabled())
-		return COUNTER_TCP_ENDED;
 	if (!reader)
 		return COUNTER_TCP_LATE;
+	unread = unread_bytes(reader);
+	/* Not while something is unread: there may be no agent any more to take the reader out. The bound holds meanwhile. */
+	if (!is_enabled() && !unread)
+		return COUNTER_TCP_ENDED;
 	if (!may_send(msg) || !may_receive(reader) || !is_plain_tcp(reader))
 		return COUNTER_TCP_STATE;
 	if (!reads_as_it_comes(reader))
 		return COUNTER_TCP_READER;
-	unread = unread_bytes(reader);
 	if (unread > config.accel_bound || msg->size > config.accel_bound - unread)
 		return COUNTER_TCP_BOUND;
+	if (is_stream(msg, own, peer, unread))
+		return COUNTER_TCP_STREAM;
 	if (is_short_of_memory(reader))
 		return COUNTER_TCP_MEMORY;
 	return NO_OBSTACLE;
 }
 
-/* Whoever sends on one socket does so one after the other, but for the moment in which the message is put into the other's queue. */
-static __always_inline void leave(struct accel_end *own, enum counter why)
+/* False: the other end has sent both to TCP meanwhile. */
+static __always_inline bool claim(struct accel_end *own)
 {
-	if (__sync_lock_test_and_set(&own->state, ACCEL_TCP) != ACCEL_TCP)
-		count(why);
+	return own->state == ACCEL_ACCELERATED ||
+	       __sync_val_compare_and_swap(&own->state, ACCEL_PENDING, ACCEL_ACCELERATED) != ACCEL_TCP;
 }
 
 static __always_inline void account(struct flow *flow, __u32 end, __u32 bytes)
@@ -129,24 +144,27 @@ static __always_inline int accelerate(struct sk_msg_md *msg)
 		return SK_PASS;
 	own = end_of_pair(pair, end);
 	peer = end_of_pair(pair, other(end));
-	if (own->state == ACCEL_TCP)
+	key.netns = peer->netns;
+	key.end = other(end);
+	if (own->state == ACCEL_TCP) {
+		note_settled(own);
 		return SK_PASS;
-	why = obstacle(msg, peer);
+	}
+	why = obstacle(msg, own, peer);
 	flow = why ? NULL : allowed_flow(&key.flow);
 	if (!why && !flow)
 		why = COUNTER_TCP_POLICY;
 	if (!why) {
-		key.netns = peer->netns;
-		key.end = other(end);
+		if (!claim(own))
+			return SK_PASS;
 		if (bpf_msg_redirect_hash(msg, &accel_sockets, &key, BPF_F_INGRESS) != SK_PASS)
 			why = COUNTER_TCP_ENDED;
 	}
 	if (why) {
-		leave(own, why);
+		dissolve(pair, &key, why);
 		return SK_PASS;
 	}
-	if (own->state != ACCEL_ACCELERATED)
-		own->state = ACCEL_ACCELERATED;
+	note_thread(own);
 	account(flow, end, msg->size);
 	return SK_PASS;
 }

@@ -198,12 +198,14 @@ static __always_inline void closed(struct bpf_sock_ops *ctx, struct tcp_sock *tc
 	struct packet sent = {};
 	struct flow_key key = {};
 	struct accel_pair *pair;
+	__u64 sock = (__u64)tcp;
 	__u32 end;
 
+	bpf_map_delete_elem(&accel_leaving, &sock);
 	connection_of_bpf_sock_ops(ctx, &sent);
 	end = flow_key_of(&sent, &key);
 	pair = bpf_map_lookup_elem(&accel_pairs, &key);
-	if (pair && end_of_pair(pair, end)->sock == (__u64)tcp)
+	if (pair && end_of_pair(pair, end)->sock == sock)
 		bpf_map_delete_elem(&accel_pairs, &key);
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::accel::Acceleration;
 use crate::bpf::{
-    self, AcceleratedPods, Attachment, BpfError, Counters, Loaded, MapSizes, PinDir, PodHook,
+    self, Accelerated, Attachment, BpfError, Counters, Loaded, MapSizes, PinDir, PodHook,
 };
 use crate::check::CheckProgram;
 use crate::close::{self, FlowCloser};
@@ -116,7 +116,7 @@ pub trait Datapath: Send {
     ///
     /// # Errors
     /// When the kernel refuses.
-    fn accelerate(&mut self) -> Result<Option<AcceleratedPods>, BpfError>;
+    fn accelerate(&mut self) -> Result<Option<Accelerated>, BpfError>;
 
     /// What an operator should know about the start.
     fn warnings(&self) -> Vec<String>;
@@ -203,7 +203,7 @@ impl Datapath for KernelDatapath {
         self.loaded.observe(timeouts)
     }
 
-    fn accelerate(&mut self) -> Result<Option<AcceleratedPods>, BpfError> {
+    fn accelerate(&mut self) -> Result<Option<Accelerated>, BpfError> {
         self.loaded.accelerate()
     }
 

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use weft_control::{Config, ControlPlane, SourceConfig};
 use weft_dataplane::admin::{self, RunDir};
 use weft_dataplane::agent::{self, AgentConfig, AgentError, ControlTarget};
-use weft_dataplane::bpf::{AcceleratedPods, Attachment, BpfError};
+use weft_dataplane::bpf::{Accelerated, Attachment, BpfError};
 use weft_dataplane::check::Judged;
 use weft_dataplane::close::{Destroyer, FlowCloser};
 use weft_dataplane::conntrack::Timeouts;
@@ -206,7 +206,7 @@ impl Datapath for Kernel {
         Vec::new()
     }
 
-    fn accelerate(&mut self) -> Result<Option<AcceleratedPods>, BpfError> {
+    fn accelerate(&mut self) -> Result<Option<Accelerated>, BpfError> {
         Ok(None)
     }
 

@@ -9,9 +9,8 @@
  *
  * `tcp` is for good, and both arrows to it are safe for the order of bytes. From `pending`: no byte was redirected. From
  * `accelerated`: the reader takes what is in its queue of messages before what TCP delivers. There is no way back: bytes that are
- * still with TCP would be overtaken.
- *
- * Both sockets stay in `accel_sockets` until they are closed, as taking one out would throw away what it has not read.
+ * still with TCP would be overtaken. A direction that goes there takes the other one along, and both sockets then leave
+ * `accel_sockets`: see `accel_leaving`.
  */
 #ifndef WEFT_ABI_ACCEL_H
 #define WEFT_ABI_ACCEL_H
@@ -35,16 +34,21 @@ struct accel_end {
 	   a hint: the kernel itself finds the socket by its key. */
 	__u64 sock;
 	__u32 netns;
-	__u32 state; /* enum accel_state of what this end sends; written by its sends alone, which its lock keeps apart */
+	__u32 state;   /* enum accel_state of what this end sends */
+	__u64 left_ns; /* when it went to TCP, CLOCK_MONOTONIC, while its last redirected message may still be on its way; else 0 */
+	__u32 thread;  /* who has sent its redirected messages, ACCEL_THREADS: several */
+	__u32 behind;  /* small messages that found others unread, since the other end has last sent something */
 };
-_Static_assert(sizeof(struct accel_end) == 16, "ABI");
+_Static_assert(sizeof(struct accel_end) == 32, "ABI");
+
+#define ACCEL_THREADS 0xffffffffU
 
 /* Value of `accel_pairs`, by flow: made as the client's end is established, deleted as either is closed. */
 struct accel_pair {
 	struct accel_end end_0;
 	struct accel_end end_1;
 };
-_Static_assert(sizeof(struct accel_pair) == 32, "ABI");
+_Static_assert(sizeof(struct accel_pair) == 64, "ABI");
 
 enum accel_pod_flags {
 	ACCEL_POD_OFF = 1, /* its owner wants no acceleration */
@@ -67,7 +71,7 @@ _Static_assert(sizeof(struct accel_listener) == 8, "ABI");
 
 /* The one element of `accel_settings`. What the agent cannot fix before loading, as it has to reach connections that live on. */
 struct accel_settings {
-	__u32 enabled; /* 0: every direction goes to TCP with its next message */
+	__u32 enabled; /* 0: every direction goes to TCP with the first message that finds nothing unread */
 	__u32 pad;     /* zero */
 };
 _Static_assert(sizeof(struct accel_settings) == 8, "ABI");

@@ -36,6 +36,21 @@ struct {
 	__type(value, __u64);
 } accel_listeners __weak SEC(".maps");
 
+/*
+ * Sockets of pairs that are on TCP, by kernel address, a hint as in struct accel_end: they are taken out of `accel_sockets` as soon as
+ * they have read what was redirected to them. Until then their applications may be misled, as for a socket in a sockmap the kernel
+ * counts only redirected bytes: recv() ends where these end, though TCP may have brought more, and FIONREAD tells of these alone. Who
+ * trusts epoll(7) that nothing is left after a short read, or in FIONREAD, as nginx does, waits for an edge that has been. So it
+ * gets one as its socket leaves: see lib/leave.h. And TCP sends faster without a map.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 2 * ACCEL_PAIRS);
+	__type(key, __u64);
+	__type(value, struct accel_key);
+} accel_leaving __weak SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -2,12 +2,14 @@
 //!
 //! What the kernel does with it is in `bpf/include/abi/accel.h` and `bpf/accelerate.bpf.c`.
 
+mod leaving;
 mod pods;
 
 use std::num::NonZeroU32;
 
 use crate::doctor;
 
+pub use leaving::{Leaving, LeavingSocket};
 pub use pods::{AcceleratedPod, PodInterface, Pods};
 
 /// Bytes that may be redirected and unread, by default.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::bpf::{ListenerIterator, Record, types};
+use crate::bpf::{Record, SocketIterator, types};
 use crate::interfaces::snapshot::{self, Kernel};
 use crate::interfaces::{InterfaceIndex, InterfacesReceiver, LocalInterfaces, WantedReceiver};
 use crate::netns::{self, PeerNamespaces};
@@ -68,7 +68,7 @@ const OFF: u32 = types::accel_pod_flags::ACCEL_POD_OFF.0;
 /// The task that fills the table.
 pub struct Pods {
     table: Box<dyn Table<PodInterface, AcceleratedPod>>,
-    listeners: ListenerIterator,
+    listeners: SocketIterator,
     kernel: Kernel,
     namespaces: PeerNamespaces,
     known: BTreeMap<PodInterface, AcceleratedPod>,
@@ -83,7 +83,7 @@ impl Pods {
     /// When a netlink socket is refused, or the table cannot be read.
     pub fn new(
         table: Box<dyn Table<PodInterface, AcceleratedPod>>,
-        listeners: ListenerIterator,
+        listeners: SocketIterator,
     ) -> io::Result<Self> {
         let known = table.entries().map_err(io::Error::other)?;
         Ok(Self {

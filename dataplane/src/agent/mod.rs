@@ -19,7 +19,7 @@ use error::task_failed;
 use news::{retire_others, tell_interfaces, tell_policies};
 use tasks::Tasks;
 
-use crate::accel::Pods;
+use crate::accel::{Leaving, Pods};
 use crate::admin::{self, AdminService, AgentFacts, Observed, RunDir, SharedFacts};
 use crate::conntrack::sweeper::Sweeper;
 use crate::conntrack::{SweepReport, Timeouts};
@@ -192,8 +192,14 @@ pub async fn run_on(
         tasks.spawn("export of traces", export);
     }
     tasks.spawn("sweeper of connections", sweeper.run(drain.clone()));
-    if let Some((pods, listeners)) = accelerated {
-        let pods = Pods::new(pods, listeners).map_err(AgentError::Interfaces)?;
+    if let Some(accelerated) = accelerated {
+        let leaving = Leaving::new(accelerated.leaving, accelerated.leave);
+        let token = drain.clone();
+        tasks.spawn("end of acceleration", async {
+            leaving.run(token).await.map_err(|e| e.to_string())
+        });
+        let pods =
+            Pods::new(accelerated.pods, accelerated.listeners).map_err(AgentError::Interfaces)?;
         let (interfaces, wanted) = (local.clone(), wanted_pods);
         let token = drain.clone();
         tasks.spawn("acceleration of pods", async {

@@ -52,6 +52,7 @@ abi!(
     types::ct_settings,
     types::sweep,
     types::check,
+    types::accel_key,
     types::accel_pod,
     types::proxy_state,
     types::mtls_key,

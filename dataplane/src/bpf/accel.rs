@@ -9,7 +9,7 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramTyp
 
 use super::load::failed;
 use super::{BpfError, BpfTable, Loaded, PinDir, PinError};
-use crate::accel::{AcceleratedPod, PodInterface};
+use crate::accel::{AcceleratedPod, LeavingSocket, PodInterface};
 use crate::tables::Table;
 
 /// Begins the names of all its maps.
@@ -81,10 +81,10 @@ fn named(dir: &Path, wanted: fn(&str) -> bool) -> Result<Vec<std::path::PathBuf>
         .collect())
 }
 
-/// Goes over the listening sockets of the network namespace that it is run in.
-pub struct ListenerIterator(Link);
+/// Goes over the sockets of the network namespace that it is run in.
+pub struct SocketIterator(Link);
 
-impl ListenerIterator {
+impl SocketIterator {
     pub(crate) fn run(&self) -> io::Result<()> {
         let mut iter = Iter::new(&self.0).map_err(io::Error::other)?;
         io::copy(&mut iter.by_ref(), &mut io::sink()).map(drop)
@@ -92,17 +92,23 @@ impl ListenerIterator {
 }
 
 /// What the agent does while there is acceleration.
-pub type AcceleratedPods = (
-    Box<dyn Table<PodInterface, AcceleratedPod>>,
-    ListenerIterator,
-);
+pub struct Accelerated {
+    /// Who takes part.
+    pub pods: Box<dyn Table<PodInterface, AcceleratedPod>>,
+    /// Finds who listened before.
+    pub listeners: SocketIterator,
+    /// Sockets to be taken out of the sockmap, by kernel address.
+    pub leaving: Box<dyn Table<u64, LeavingSocket>>,
+    /// Takes them out when they have read everything.
+    pub leave: SocketIterator,
+}
 
 impl Loaded {
     /// Has messages of sockets in `accel_sockets` judged, and pairs made from now on. `None`: there is no acceleration.
     ///
     /// # Errors
     /// When the kernel refuses.
-    pub fn accelerate(&mut self) -> Result<Option<AcceleratedPods>, BpfError> {
+    pub fn accelerate(&mut self) -> Result<Option<Accelerated>, BpfError> {
         if !self.accelerated {
             return Ok(None);
         }
@@ -118,8 +124,13 @@ impl Loaded {
         self.map(SETTINGS)?
             .update(&0_u32.to_ne_bytes(), &on, MapFlags::ANY)
             .map_err(failed("switching acceleration on"))?;
-        let listeners = ListenerIterator(self.iterator("weft_accel_listeners", None)?);
         let pods = BpfTable::new("accel_pods", self.map("accel_pods")?)?;
-        Ok(Some((Box::new(pods), listeners)))
+        let leaving = BpfTable::new("accel_leaving", self.map("accel_leaving")?)?;
+        Ok(Some(Accelerated {
+            pods: Box::new(pods),
+            listeners: SocketIterator(self.iterator("weft_accel_listeners", None)?),
+            leaving: Box::new(leaving),
+            leave: SocketIterator(self.iterator("weft_accel_leave", None)?),
+        }))
     }
 }

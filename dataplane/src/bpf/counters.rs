@@ -13,7 +13,7 @@ pub struct Counters {
     programs: Programs,
 }
 
-const NAMES: [(counter, &str); 25] = [
+const NAMES: [(counter, &str); 26] = [
     (counter::COUNTER_CONNECTIONS, "connections"),
     (counter::COUNTER_REFUSED, "refused"),
     (counter::COUNTER_DATAGRAMS, "datagrams"),
@@ -42,6 +42,7 @@ const NAMES: [(counter, &str); 25] = [
     (counter::COUNTER_TCP_MEMORY, "acceleration_memory"),
     (counter::COUNTER_TCP_STATE, "acceleration_state"),
     (counter::COUNTER_TCP_ENDED, "acceleration_ended"),
+    (counter::COUNTER_TCP_STREAM, "acceleration_stream"),
 ];
 const _: () = assert!(NAMES.len() == counter::COUNTERS.0 as usize);
 

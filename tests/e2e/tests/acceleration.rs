@@ -5,7 +5,7 @@ use weft_e2e::Result;
 use weft_e2e::accel::Pair;
 
 /// Scenarios in which bytes are accelerated, and neither end may notice. See `peers/accel`.
-const SCENARIOS: [&str; 23] = [
+const SCENARIOS: [&str; 24] = [
     "ping",
     "hello",
     "both",
@@ -21,6 +21,7 @@ const SCENARIOS: [&str; 23] = [
     "lowat",
     "epoll",
     "epoll-edge",
+    "short-reads",
     "iovecs",
     "writev",
     "cork",

@@ -99,6 +99,36 @@ def epoll_server(flags):
     return server
 
 
+# More than the bound, so that the end of it comes through TCP.
+UPLOAD = 400_000
+
+
+def upload_client(sock):
+    ping_once(sock)
+    data = noise(5, UPLOAD)
+    for start in range(0, UPLOAD, 20_000):
+        send(sock, data[start : start + 20_000])
+    expect(sock, b"done")
+
+
+def short_reads_server(sock):
+    """Takes a read of less than it asked for as a sign that nothing is left, as epoll(7) allows and nginx does."""
+    echo_once(sock)
+    epoll = select.epoll()
+    epoll.register(sock, select.EPOLLIN | select.EPOLLET)
+    got = b""
+    # Everything is there before the first read.
+    time.sleep(1)
+    while len(got) < UPLOAD:
+        assert epoll.poll(PATIENCE), f"no event after {len(got)} bytes"
+        part = b" " * 30_000
+        while len(part) == 30_000 and len(got) < UPLOAD:
+            part = sock.recv(30_000)
+            got += part
+    assert got == noise(5, UPLOAD)
+    send(sock, b"done")
+
+
 def iovecs_server(sock):
     echo_once(sock)
     got = b""
@@ -117,5 +147,6 @@ SCENARIOS = {
     "lowat": (lowat_first_client, lowat_first_server),
     "epoll": (pieces_client, epoll_server(0)),
     "epoll-edge": (pieces_client, epoll_server(select.EPOLLET)),
+    "short-reads": (upload_client, short_reads_server),
     "iovecs": (pieces_client, iovecs_server),
 }

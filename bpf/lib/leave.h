@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/* How the sockets of a pair that is on TCP leave the sockmap: see `accel_leaving`. */
+#ifndef WEFT_LIB_LEAVE_H
+#define WEFT_LIB_LEAVE_H
+
+#include "pair.h"
+
+#define SOL_SOCKET 1 /* as on all architectures of lib/reader.h */
+#define SO_RCVLOWAT 18
+
+/* A thread that was stopped while it put its message into the other's queue is done after so long. */
+#define SETTLED_NS (1000ULL * 1000 * 1000)
+
+static __always_inline __u32 this_thread(void)
+{
+	return (__u32)bpf_get_current_pid_tgid();
+}
+
+/*
+ * A redirected message is in the other's queue when its send() returns, but by then its sender's lock was given up. So the thread that
+ * sends again has nothing on its way; of others that is not known.
+ */
+static __always_inline void note_thread(struct accel_end *own)
+{
+	__u32 thread = this_thread();
+
+	if (own->thread != thread)
+		own->thread = own->thread ? ACCEL_THREADS : thread;
+}
+
+static __always_inline void note_settled(struct accel_end *own)
+{
+	if (own->left_ns && own->thread == this_thread())
+		own->left_ns = 0;
+}
+
+/* Sends this direction to TCP from now on. */
+static __always_inline __u32 to_tcp(struct accel_end *end)
+{
+	__u32 was = __sync_lock_test_and_set(&end->state, ACCEL_TCP);
+
+	if (was == ACCEL_ACCELERATED)
+		end->left_ns = bpf_ktime_get_ns();
+	return was;
+}
+
+static __always_inline void take_out(const struct flow_key *flow, const struct accel_end *socket, __u32 end)
+{
+	struct accel_key key = { .flow = *flow, .netns = socket->netns, .end = end };
+	__u64 sock = socket->sock;
+
+	if (sock && bpf_map_update_elem(&accel_leaving, &sock, &key, BPF_ANY))
+		count(COUNTER_ACCEL_FULL);
+}
+
+/* Both directions go to TCP, both sockets out of the sockmap. Whoever sends on one socket does so one after the other, but for the moment in
+ * which the message is put into the other's queue. */
+static __always_inline void dissolve(struct accel_pair *pair, const struct accel_key *reader, enum counter why)
+{
+	struct accel_end *own = end_of_pair(pair, other(reader->end)), *peer = end_of_pair(pair, reader->end);
+
+	if (to_tcp(own) == ACCEL_TCP)
+		return;
+	count(why);
+	note_settled(own);
+	to_tcp(peer);
+	take_out(&reader->flow, own, other(reader->end));
+	take_out(&reader->flow, peer, reader->end);
+}
+
+static __always_inline bool may_leave(const struct accel_key *key, const struct sock *sk)
+{
+	struct accel_pair *pair = bpf_map_lookup_elem(&accel_pairs, &key->flow);
+	struct accel_end *writer;
+	__u64 left;
+
+	if (!pair || unread_bytes(sk))
+		return false;
+	writer = end_of_pair(pair, other(key->end));
+	left = writer->left_ns;
+	return writer->state == ACCEL_TCP && (!left || bpf_ktime_get_ns() - left > SETTLED_NS);
+}
+
+/*
+ * Takes a socket out that has read all that was redirected to it, and will be redirected no more; what it sends is TCP's from then on.
+ * Setting SO_RCVLOWAT to what it is makes TCP look whether there is something to read, and tell epoll so (tcp_set_rcvlowat()).
+ */
+static __always_inline void leave_if_drained(struct sock_common *common)
+{
+	const struct sock *sk = (const struct sock *)common;
+	__u64 sock = (__u64)common;
+	struct accel_key *found = bpf_map_lookup_elem(&accel_leaving, &sock), key;
+	int least;
+
+	if (!found)
+		return;
+	key = *found;
+	if (!may_leave(&key, sk))
+		return;
+	bpf_map_delete_elem(&accel_sockets, &key);
+	bpf_map_delete_elem(&accel_leaving, &sock);
+	least = BPF_CORE_READ(sk, sk_rcvlowat);
+	bpf_setsockopt(common, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof(least));
+}
+
+#endif
