@@ -35,6 +35,10 @@ bench: setup ## Against kube-proxy, sidecars and no mesh; results in docs/bench 
 	@tests/bench/run
 	@tests/bench/run-sidecars
 
+.PHONY: bench-accel
+bench-accel: setup ## Same-node acceleration against no mesh; results in docs/bench/acceleration (as root)
+	@tests/bench/run-accel
+
 .PHONY: lint
 lint: setup ## Formatting, lints, dependency rules
 	@scripts/lint

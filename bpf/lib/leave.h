@@ -37,10 +37,14 @@ static __always_inline void note_settled(struct accel_end *own)
 /* Sends this direction to TCP from now on. */
 static __always_inline __u32 to_tcp(struct accel_end *end)
 {
-	__u32 was = __sync_lock_test_and_set(&end->state, ACCEL_TCP);
+	__u32 was = end->state;
 
-	if (was == ACCEL_ACCELERATED)
-		end->left_ns = bpf_ktime_get_ns();
+	if (was == ACCEL_TCP)
+		return was;
+	end->left_ns = bpf_ktime_get_ns();
+	was = __sync_lock_test_and_set(&end->state, ACCEL_TCP);
+	if (was == ACCEL_PENDING)
+		end->left_ns = 0;
 	return was;
 }
 
@@ -68,14 +72,16 @@ static __always_inline void dissolve(struct accel_pair *pair, const struct accel
 	take_out(&reader->flow, peer, reader->end);
 }
 
-static __always_inline bool may_leave(const struct accel_key *key, const struct sock *sk)
+/* Whether nothing will be redirected to this socket any more. */
+static __always_inline bool is_settled(const struct accel_key *key, __u64 sock)
 {
 	struct accel_pair *pair = bpf_map_lookup_elem(&accel_pairs, &key->flow);
 	struct accel_end *writer;
 	__u64 left;
 
-	if (!pair || unread_bytes(sk))
-		return false;
+	/* The other end is closed. */
+	if (!pair || end_of_pair(pair, key->end)->sock != sock)
+		return true;
 	writer = end_of_pair(pair, other(key->end));
 	left = writer->left_ns;
 	return writer->state == ACCEL_TCP && (!left || bpf_ktime_get_ns() - left > SETTLED_NS);
@@ -90,15 +96,20 @@ static __always_inline void leave_if_drained(struct sock_common *common)
 	const struct sock *sk = (const struct sock *)common;
 	__u64 sock = (__u64)common;
 	struct accel_key *found = bpf_map_lookup_elem(&accel_leaving, &sock), key;
+	__u64 unread;
 	int least;
 
 	if (!found)
 		return;
 	key = *found;
-	if (!may_leave(&key, sk))
+	unread = unread_bytes(sk);
+	if (unread != UNREAD_UNKNOWN && (unread || !is_settled(&key, sock)))
+		return;
+	bpf_map_delete_elem(&accel_leaving, &sock);
+	/* Not in the sockmap: it found no room there. */
+	if (unread == UNREAD_UNKNOWN)
 		return;
 	bpf_map_delete_elem(&accel_sockets, &key);
-	bpf_map_delete_elem(&accel_leaving, &sock);
 	least = BPF_CORE_READ(sk, sk_rcvlowat);
 	bpf_setsockopt(common, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof(least));
 }

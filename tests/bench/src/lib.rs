@@ -5,9 +5,11 @@
 //! `weft-bench scale` measures what a large cluster costs the control plane.
 //! `weft-bench policies` measures what a change of policy costs the agent.
 //! `weft-bench sidecars` compares requests through Weft with those through a pair of sidecars.
+//! `weft-bench accel` compares connections within a node with and without acceleration.
 //! See `docs/bench/README.md` for what is measured and how.
 #![forbid(unsafe_code)]
 
+pub mod accel;
 pub mod case;
 pub mod interrupt;
 pub mod kubernetes;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use weft_bench::{load, policies, report, run, scale, sidecars, traced};
+use weft_bench::{accel, load, policies, report, run, scale, sidecars, traced};
 
 #[derive(Parser)]
 #[command(version, about)]
@@ -26,6 +26,8 @@ enum Verb {
     Traced(traced::Options),
     /// Measure requests through Weft and through a pair of sidecars (needs root)
     Sidecars(sidecars::Options),
+    /// Measure same-node acceleration (needs root)
+    Accel(accel::Options),
     /// Write tables and plots again from a results.json
     Report {
         /// Folder that holds results.json and gets the rest
@@ -46,6 +48,14 @@ enum Verb {
         #[arg(long)]
         threads: u8,
     },
+    /// The server of messages of any size (started by `accel` inside a pod)
+    #[command(hide = true)]
+    ServePolled {
+        #[arg(long)]
+        port: u16,
+        #[arg(long)]
+        threads: u8,
+    },
 }
 
 fn main() -> Result<()> {
@@ -55,6 +65,8 @@ fn main() -> Result<()> {
         Verb::Scale(options) => scale::run(&options),
         Verb::Traced(options) => traced::run(&options),
         Verb::Sidecars(options) => sidecars::run(&options),
+        Verb::Accel(options) => accel::run(&options),
+        Verb::ServePolled { port, threads } => load::serve_polled(port, threads),
         Verb::Report { out } => report::write(&report::read(&out)?, &out),
         Verb::Client { socket } => load::client(&socket),
         Verb::Serve { port, threads } => load::serve(port, threads),

@@ -100,9 +100,14 @@ fn this_program() -> Result<PathBuf> {
 }
 
 pub(crate) fn serve(pod: &Pod) -> Result<Process> {
+    serve_as("serve", pod, PORT)
+}
+
+/// One of the servers that this program has, by its subcommand.
+pub(crate) fn serve_as(kind: &str, pod: &Pod, port: u16) -> Result<Process> {
     let command = pod
         .command(this_program()?)
-        .args(["serve", "--port", &PORT.to_string()]);
+        .args([kind, "--port", &port.to_string()]);
     let mut server = command
         .args(["--threads", &SERVER_THREADS.to_string()])
         .spawn()?;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use hdrhistogram::Histogram;
 
 use super::job::{Job, Latency, Outcome};
-use super::{connect, landing, paced, request};
+use super::{connect, landing, paced, polled, request};
 
 /// Listens on the unix socket `socket`, and serves jobs to whoever connects first,
 /// until that one hangs up. Prints `ready` once it listens.
@@ -49,6 +49,12 @@ fn perform(job: &Job) -> Result<Outcome> {
         Job::Paced(job) => together(job.connections, job.millis, Ok, |index, until| {
             paced::pace(job, index, until)
         }),
+        Job::Polled(job) => together(
+            job.connections.clamp(1, usize::from(job.cores)),
+            job.millis,
+            |index| polled::open(job, index),
+            |opened, until| polled::exchange(job, opened, until),
+        ),
         Job::Landing(job) => Ok(landing::wait(job)),
     }
 }

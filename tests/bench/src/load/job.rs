@@ -65,6 +65,8 @@ pub enum Job {
     Paced(Paced),
     /// Connects until it lands on a given backend.
     Landing(Landing),
+    /// Exchanges messages over sockets that do not block.
+    Polled(Polled),
 }
 
 /// Connect, one request, one answer, close by RST; again and again.
@@ -129,6 +131,27 @@ pub struct Landing {
     pub timeout_ms: u64,
 }
 
+/// Messages over connections whose ends both poll (epoll), to a server of [`super::polled`]. One thread for each core that is used; both
+/// ends of a connection keep to one core where messages are answered, and to different ones where they are not: whether a wake-up
+/// crosses cores is luck.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Polled {
+    /// Where to.
+    pub target: SocketAddr,
+    /// Bytes of a message, and of its answer.
+    pub size: u32,
+    /// Each message is answered, and the next one sent after that; else they are sent as fast as they go.
+    pub answered: bool,
+    /// `TCP_NODELAY` of the client's sockets.
+    pub nodelay: bool,
+    /// Open connections.
+    pub connections: usize,
+    /// Cores to use, at most the server's threads.
+    pub cores: u8,
+    /// Length in milliseconds.
+    pub millis: u64,
+}
+
 /// Spread of the single samples of one job, microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
@@ -144,7 +167,7 @@ pub struct Latency {
 /// The answer to a [`Job`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Of [`Job::Connections`], [`Job::Requests`] and [`Job::Paced`].
+    /// Of [`Job::Connections`], [`Job::Requests`], [`Job::Paced`] and [`Job::Polled`].
     Rate {
         /// Completed connections or requests per second.
         per_second: f64,

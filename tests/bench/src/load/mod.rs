@@ -10,11 +10,15 @@ mod connect;
 mod job;
 mod landing;
 mod paced;
+mod polled;
 mod request;
 mod server;
 mod wire;
 
 pub use client::run as client;
-pub use job::{Connections, Job, Landing, Latency, Outcome, Paced, Range, Requests, Targets};
+pub use job::{
+    Connections, Job, Landing, Latency, Outcome, Paced, Polled, Range, Requests, Targets,
+};
+pub use polled::serve as serve_polled;
 pub use server::run as serve;
 pub use wire::now_ns;

@@ -43,7 +43,7 @@ pub fn run(port: u16, threads: u8) -> Result<()> {
 }
 
 /// A listener of its own for each thread; the kernel spreads connections over them.
-fn listen(port: u16) -> io::Result<TcpListener> {
+pub(super) fn listen(port: u16) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;

@@ -1,7 +1,7 @@
 //! Results as tables for people (terminal and Markdown), as JSON, and as plots.
 
 mod markdown;
-mod plot;
+pub(crate) mod plot;
 mod plots;
 mod tables;
 

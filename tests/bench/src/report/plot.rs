@@ -11,37 +11,37 @@ use plotters::prelude::*;
 use crate::peer::Kind;
 
 /// Low end, value, high end.
-pub(super) type Point = (f64, f64, f64);
+pub(crate) type Point = (f64, f64, f64);
 
 /// The points of one peer; one place per category.
-pub(super) struct Series {
+pub(crate) struct Series {
     /// Decides the colour.
-    pub(super) peer: Kind,
+    pub(crate) peer: Kind,
     /// In the legend.
-    pub(super) title: String,
+    pub(crate) title: String,
     /// Empty places are left out.
-    pub(super) points: Vec<Option<Point>>,
+    pub(crate) points: Vec<Option<Point>>,
 }
 
 /// A plot.
-pub(super) struct Plot {
+pub(crate) struct Plot {
     /// Above it.
-    pub(super) title: String,
+    pub(crate) title: String,
     /// Beside the y axis, with the unit.
-    pub(super) y_label: String,
+    pub(crate) y_label: String,
     /// Labels of the x axis.
-    pub(super) categories: Vec<String>,
+    pub(crate) categories: Vec<String>,
     /// What is drawn.
-    pub(super) series: Vec<Series>,
+    pub(crate) series: Vec<Series>,
     /// Logarithmic y axis; else one that begins at zero.
-    pub(super) logarithmic: bool,
+    pub(crate) logarithmic: bool,
 }
 
 const SIZE: (u32, u32) = (900, 420);
 
 impl Plot {
     /// Whether there is anything to draw.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.points().next().is_none()
     }
 
@@ -52,7 +52,7 @@ impl Plot {
     }
 
     /// Writes it as SVG.
-    pub(super) fn write(&self, path: &Path) -> Result<()> {
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let area = SVGBackend::new(path, SIZE).into_drawing_area();
         let high = self.points().map(|point| point.2).fold(f64::MIN, f64::max);
         let low = self.points().map(|point| point.0).fold(f64::MAX, f64::min);

@@ -6,7 +6,7 @@ mod family;
 mod manifests;
 mod measure;
 mod memory;
-mod programs;
+pub(crate) mod programs;
 mod report;
 mod site;
 

@@ -18,7 +18,7 @@ const WORKERS: &str = "2";
 const START: Duration = Duration::from_secs(20);
 
 /// nginx in a pod: answers [`ALLOWED_PATH`], writes no log.
-pub(super) fn nginx(lab: &Lab, pod: &Pod) -> Result<Process> {
+pub(crate) fn nginx(lab: &Lab, pod: &Pod) -> Result<Process> {
     let folder = folder(lab, &format!("nginx-{}", pod.name()))?;
     let config = format!(
         "user root; worker_processes 2; daemon off; pid {folder}/pid; error_log stderr warn;
@@ -104,12 +104,12 @@ pub(super) fn status(pod: &Pod, url: &str, method: &str) -> Result<String> {
 
 /// What wrk saw.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Wrk {
-    pub(super) requests: u64,
-    pub(super) per_second: f64,
-    pub(super) p50_us: f64,
-    pub(super) p99_us: f64,
-    pub(super) failed: u64,
+pub(crate) struct Wrk {
+    pub(crate) requests: u64,
+    pub(crate) per_second: f64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) failed: u64,
 }
 
 const REPORT: &str = "done = function(summary, latency, requests)
@@ -119,7 +119,7 @@ const REPORT: &str = "done = function(summary, latency, requests)
 end\n";
 
 /// wrk in a pod for some seconds, with two threads.
-pub(super) fn wrk(lab: &Lab, pod: &Pod, url: &str, connections: u32, seconds: u64) -> Result<Wrk> {
+pub(crate) fn wrk(lab: &Lab, pod: &Pod, url: &str, connections: u32, seconds: u64) -> Result<Wrk> {
     let script = lab.dir().join("report.lua");
     if !script.exists() {
         fs::write(&script, REPORT).context("writing a script for wrk")?;
