@@ -54,9 +54,18 @@ struct sock {
 	void *sk_user_data;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct refcount_struct {
+	atomic_t refs;
+};
+
 /* A socket's part of a sockmap, of which `sk_user_data` is the address and some flags. */
 struct sk_psock {
 	__u32 msg_tot_len; /* bytes redirected to it and not read */
+	struct refcount_struct refcnt;
 };
 
 struct tcp_ulp_ops;

@@ -72,19 +72,32 @@ static __always_inline void dissolve(struct accel_pair *pair, const struct accel
 	take_out(&reader->flow, peer, reader->end);
 }
 
+/*
+ * Whether no thread is about to send or receive on it: each holds its psock meanwhile, and so does the sockmap. Who has seen that of a
+ * direction that is on TCP knows that nothing of it is on its way.
+ */
+static __always_inline bool is_at_rest(const struct sock *sk)
+{
+	const struct sk_psock *psock = psock_of(sk);
+
+	return psock && BPF_CORE_READ(psock, refcnt.refs.counter) == 1;
+}
+
 /* Whether nothing will be redirected to this socket any more. */
-static __always_inline bool is_settled(const struct accel_key *key, __u64 sock)
+static __always_inline bool is_settled(const struct accel_key *key, const struct sock *sk)
 {
 	struct accel_pair *pair = bpf_map_lookup_elem(&accel_pairs, &key->flow);
-	struct accel_end *writer;
-	__u64 left;
+	struct accel_end *own, *writer;
 
 	/* The other end is closed. */
-	if (!pair || end_of_pair(pair, key->end)->sock != sock)
+	if (!pair || end_of_pair(pair, key->end)->sock != (__u64)sk)
 		return true;
+	own = end_of_pair(pair, key->end);
+	if (own->state == ACCEL_TCP && own->left_ns && is_at_rest(sk))
+		own->left_ns = 0;
 	writer = end_of_pair(pair, other(key->end));
-	left = writer->left_ns;
-	return writer->state == ACCEL_TCP && (!left || bpf_ktime_get_ns() - left > SETTLED_NS);
+	return writer->state == ACCEL_TCP && (!writer->left_ns || bpf_ktime_get_ns() - writer->left_ns > SETTLED_NS ||
+	                                      is_at_rest((const struct sock *)writer->sock));
 }
 
 /*
@@ -103,7 +116,7 @@ static __always_inline void leave_if_drained(struct sock_common *common)
 		return;
 	key = *found;
 	unread = unread_bytes(sk);
-	if (unread != UNREAD_UNKNOWN && (unread || !is_settled(&key, sock)))
+	if (unread != UNREAD_UNKNOWN && (unread || !is_settled(&key, sk)))
 		return;
 	bpf_map_delete_elem(&accel_leaving, &sock);
 	/* Not in the sockmap: it found no room there. */

@@ -47,15 +47,22 @@ static __always_inline bool reads_as_it_comes(const struct sock *sk)
 	return file && (BPF_CORE_READ(file, f_flags) & O_NONBLOCK);
 }
 
+/* What the kernel keeps for a socket in a sockmap; NULL: it is in none. */
+static __always_inline const struct sk_psock *psock_of(const struct sock *sk)
+{
+	unsigned long data = (unsigned long)BPF_CORE_READ(sk, sk_user_data);
+
+	return data & USER_DATA_PSOCK ? (const struct sk_psock *)(data & ~USER_DATA_FLAGS) : NULL;
+}
+
 #define UNREAD_UNKNOWN (~0ULL)
 
 /* Bytes that were redirected to it and are not read. Unknown for one that is in no sockmap. */
 static __always_inline __u64 unread_bytes(const struct sock *sk)
 {
-	unsigned long data = (unsigned long)BPF_CORE_READ(sk, sk_user_data);
-	const struct sk_psock *psock = (const struct sk_psock *)(data & ~USER_DATA_FLAGS);
+	const struct sk_psock *psock = psock_of(sk);
 
-	if (!bpf_core_field_exists(psock->msg_tot_len) || !(data & USER_DATA_PSOCK))
+	if (!psock || !bpf_core_field_exists(psock->msg_tot_len))
 		return UNREAD_UNKNOWN;
 	return BPF_CORE_READ(psock, msg_tot_len);
 }

@@ -85,7 +85,7 @@ impl Leaving {
             .iter()
             .any(|(sock, _)| !self.waited_for.contains(sock));
         let pause = if is_new {
-            self.pause.min(LOOK * 4)
+            self.pause.min(LOOK * 2)
         } else {
             self.pause
         };
