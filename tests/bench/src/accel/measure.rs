@@ -101,6 +101,12 @@ impl Case {
         millis: u64,
     ) -> Result<()> {
         let load = self.load;
+        // A stream is no stream at its beginning.
+        let millis = if self.has_latency() {
+            millis
+        } else {
+            2 * millis
+        };
         let places = self.lanes.len();
         for round in 0..=rounds as usize {
             for place in 0..places {
