@@ -1,17 +1,17 @@
 //! Tables and plots of a run.
 
-use std::fmt::Write;
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table};
 use serde::{Deserialize, Serialize};
 
 use super::measure::{Case, Lane, Load, Turn, bytes};
 use super::site::Way;
 use crate::machine;
 use crate::peer::Kind;
+use crate::report::page::{Page, terminal};
 use crate::report::plot::{Plot, Series};
 use crate::stats::Spread;
 
@@ -51,45 +51,30 @@ impl Results {
 
     /// All tables, for a terminal.
     pub(super) fn terminal(&self) -> String {
-        let mut text = String::new();
-        for (title, mut table) in self.tables() {
-            table.load_style(presets::UTF8_BORDERS_ONLY);
-            let _ = writeln!(text, "\n{title}\n{table}");
-        }
-        text
+        terminal(self.tables())
     }
 
     /// results.json, README.md and plots.
     pub(super) fn write(&self, out: &Path) -> Result<()> {
         fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
-        let path = out.join("results.json");
-        let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
-        serde_json::to_writer(file, self).context("writing the results")?;
-        let mut page = String::from("# Same-node acceleration and no mesh\n\nMade by\n\n");
-        let _ = writeln!(
-            page,
-            "    {}\n\non {}, on a machine with\n",
-            self.command, self.date
-        );
-        for fact in &self.machine {
-            let _ = writeln!(page, "- {fact}");
-        }
-        let _ = writeln!(
-            page,
-            "\n`make bench-accel` makes it anew; the numbers are in `results.json`.\n"
-        );
+        let mut plots = Vec::new();
         for (file, plot) in self.plots() {
             if !plot.is_empty() {
                 plot.write(&out.join(file))?;
-                let _ = writeln!(page, "![{}]({file})\n", plot.title);
+                plots.push((plot.title.to_string(), file.to_string()));
             }
         }
-        for (title, mut table) in self.tables() {
-            table.load_style(presets::ASCII_MARKDOWN);
-            let _ = writeln!(page, "## {title}\n\n{table}\n");
-        }
-        let path = out.join("README.md");
-        fs::write(&path, page + METHOD).with_context(|| format!("writing {}", path.display()))
+        let page = Page {
+            title: "Same-node acceleration and no mesh",
+            command: &self.command,
+            target: "bench-accel",
+            date: &self.date,
+            machine: &self.machine,
+            plots,
+            tables: self.tables(),
+            method: METHOD,
+        };
+        page.write(out, self)
     }
 
     fn tables(&self) -> Vec<(String, Table)> {

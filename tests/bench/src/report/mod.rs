@@ -1,6 +1,7 @@
 //! Results as tables for people (terminal and Markdown), as JSON, and as plots.
 
 mod markdown;
+pub(crate) mod page;
 pub(crate) mod plot;
 mod plots;
 mod tables;

@@ -2,12 +2,11 @@
 
 mod plot;
 
-use std::fmt::Write;
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table};
 use serde::{Deserialize, Serialize};
 
 use super::Options;
@@ -15,6 +14,7 @@ use super::family::Family;
 use super::measure::{Case, Lane, Turn};
 use super::memory::Memory;
 use crate::machine;
+use crate::report::page::{Page, terminal};
 use crate::stats::Spread;
 
 const METHOD: &str = include_str!("method.md");
@@ -46,44 +46,29 @@ impl Results {
 
     /// All tables, for a terminal.
     pub(super) fn terminal(&self) -> String {
-        let mut text = String::new();
-        for (title, mut table) in self.tables() {
-            table.load_style(presets::UTF8_BORDERS_ONLY);
-            let _ = writeln!(text, "\n{title}\n{table}");
-        }
-        text
+        terminal(self.tables())
     }
 
     /// results.json, README.md and plots.
     pub(super) fn write(&self, out: &Path) -> Result<()> {
         fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
-        let path = out.join("results.json");
-        let file = File::create(&path).with_context(|| format!("creating {}", path.display()))?;
-        serde_json::to_writer(file, self).context("writing the results")?;
-        let mut page = String::from("# Requests: Weft and sidecars\n\nMade by\n\n");
-        let _ = writeln!(
-            page,
-            "    {}\n\non {}, on a machine with\n",
-            self.command, self.date
-        );
-        for fact in &self.machine {
-            let _ = writeln!(page, "- {fact}");
-        }
-        let _ = writeln!(
-            page,
-            "\n`make bench` makes it anew; the numbers are in `results.json`.\n"
-        );
+        let mut plots = Vec::new();
         for case in &self.cases {
-            let file = format!("{}.svg", case.slug());
-            plot::draw(case, &case.title(self.connections), &out.join(&file))?;
-            let _ = writeln!(page, "![{}]({file})\n", case.title(self.connections));
+            let (title, file) = (case.title(self.connections), format!("{}.svg", case.slug()));
+            plot::draw(case, &title, &out.join(&file))?;
+            plots.push((title, file));
         }
-        for (title, mut table) in self.tables() {
-            table.load_style(presets::ASCII_MARKDOWN);
-            let _ = writeln!(page, "## {title}\n\n{table}\n");
-        }
-        let path = out.join("README.md");
-        fs::write(&path, page + METHOD).with_context(|| format!("writing {}", path.display()))
+        let page = Page {
+            title: "Requests: Weft and sidecars",
+            command: &self.command,
+            target: "bench",
+            date: &self.date,
+            machine: &self.machine,
+            plots,
+            tables: self.tables(),
+            method: METHOD,
+        };
+        page.write(out, self)
     }
 
     fn tables(&self) -> Vec<(String, Table)> {
