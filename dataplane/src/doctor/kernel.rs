@@ -1,8 +1,9 @@
 //! What the kernel's BPF can do.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
-use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::{Btf, types};
 use libbpf_rs::{MapType, ProgramType};
 
 use super::Feature;
@@ -79,19 +80,42 @@ fn socket_storage() -> Feature {
 
 /// Whether sockets can be closed by an iterator (Linux 6.5).
 pub(crate) fn has_sock_destroy() -> bool {
-    has_function("bpf_sock_destroy")
+    TYPES.sock_destroy
 }
 
 /// Whether programs can be links of an interface (Linux 6.6).
 pub(crate) fn has_tcx() -> bool {
-    has_function("tcx_link_attach")
+    TYPES.tcx
 }
 
-fn has_function(name: &str) -> bool {
-    Btf::from_vmlinux().is_ok_and(|btf| {
-        btf.type_by_name::<libbpf_rs::btf::types::Func<'_>>(name)
-            .is_some()
-    })
+/// What the kernel's type information tells of it. Reading it takes milliseconds: once is enough.
+struct Types {
+    sock_destroy: bool,
+    tcx: bool,
+    /// Whether what a reader has not read yet of redirected messages is counted.
+    msg_tot_len: bool,
+}
+
+static TYPES: LazyLock<Types> = LazyLock::new(|| match Btf::from_vmlinux() {
+    Ok(btf) => Types {
+        sock_destroy: has_function(&btf, "bpf_sock_destroy"),
+        tcx: has_function(&btf, "tcx_link_attach"),
+        msg_tot_len: has_member(&btf, "sk_psock", "msg_tot_len"),
+    },
+    Err(_) => Types {
+        sock_destroy: false,
+        tcx: false,
+        msg_tot_len: false,
+    },
+});
+
+fn has_function(btf: &Btf<'_>, name: &str) -> bool {
+    btf.type_by_name::<types::Func<'_>>(name).is_some()
+}
+
+fn has_member(btf: &Btf<'_>, of: &str, member: &str) -> bool {
+    btf.type_by_name::<types::Struct<'_>>(of)
+        .is_some_and(|found| found.iter().any(|m| m.name.is_some_and(|n| n == member)))
 }
 
 fn tcx() -> Feature {
@@ -145,19 +169,12 @@ pub(crate) fn unread_bytes() -> Result<&'static str, &'static str> {
     if !matches!(sockmap, Ok(true)) || !matches!(ProgramType::SkMsg.is_supported(), Ok(true)) {
         return Err("this kernel has no sockmap: it needs CONFIG_BPF_STREAM_PARSER");
     }
-    if has_member("sk_psock", "msg_tot_len") {
+    if TYPES.msg_tot_len {
         return Ok("unread bytes from sk_psock.msg_tot_len");
     }
     Err(
         "this kernel does not tell how many redirected bytes are unread, and FIONREAD would be wrong",
     )
-}
-
-fn has_member(of: &str, member: &str) -> bool {
-    Btf::from_vmlinux().is_ok_and(|btf| {
-        btf.type_by_name::<libbpf_rs::btf::types::Struct<'_>>(of)
-            .is_some_and(|found| found.iter().any(|m| m.name.is_some_and(|n| n == member)))
-    })
 }
 
 fn acceleration() -> Feature {
