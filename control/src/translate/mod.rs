@@ -13,6 +13,8 @@ mod service;
 mod tunnels;
 #[cfg(test)]
 mod validate;
+#[cfg(test)]
+pub(crate) use validate::envoy;
 mod workload;
 
 use weft_proto::model::{

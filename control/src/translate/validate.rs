@@ -18,7 +18,7 @@ use crate::engine::{Engine, Settings};
 use crate::source::Event;
 use crate::source::folder::read_file;
 
-fn envoy() -> PathBuf {
+pub(crate) fn envoy() -> PathBuf {
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache/envoy/envoy");
     let path = std::env::var_os("WEFT_TEST_ENVOY").map_or(installed, PathBuf::from);
     assert!(

@@ -3,13 +3,9 @@
 use serde::Deserialize;
 use weft_proto::model::policy::{Pattern, StringMatch};
 
+use super::re2;
 use crate::read::findings::Findings;
 use crate::read::names::shown;
-
-/// Longer ones are refused by the Gateway API as well.
-const MAX_PATTERN: usize = 4096;
-/// Bytes of a compiled expression: what is longer takes Envoy's time and memory with every request.
-const MAX_COMPILED: usize = 1 << 20;
 
 /// How a name's value is compared.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -79,13 +75,8 @@ fn value(
 
 /// A regular expression that Envoy takes.
 pub(super) fn regex(text: &str, field: &str, findings: &mut Findings) -> Option<String> {
-    let built = regex::RegexBuilder::new(text)
-        .size_limit(MAX_COMPILED)
-        .build();
-    let reason = match built {
-        Ok(_) if text.len() <= MAX_PATTERN => return Some(text.to_owned()),
-        Ok(_) => format!("longer than {MAX_PATTERN} bytes"),
-        Err(e) => e.to_string().lines().last().unwrap_or_default().to_owned(),
+    let Some(reason) = re2::refusal(text) else {
+        return Some(text.to_owned());
     };
     findings.invalid(
         field,

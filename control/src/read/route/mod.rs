@@ -6,6 +6,7 @@ mod filter;
 pub(super) mod grpc;
 pub(super) mod http;
 mod matching;
+mod re2;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -106,7 +106,7 @@ fn weights_headers_rewrites_redirects_retries_and_timeouts() -> Result {
     backendRefs: [{name: near, port: 80, weight: 90}, {name: far, port: 80, weight: 10}]
   - matches: [{path: {value: /exact, type: Exact}, method: POST}]
     backendRefs: [{name: near, port: 80}]
-  - matches: [{path: {value: '/re/[0-9]+', type: RegularExpression}}]
+  - matches: [{path: {value: '/re/[0-9]{1,64}', type: RegularExpression}}]
     backendRefs: [{name: near, port: 80}]
   - matches: [{headers: [{name: X-Canary, value: 'yes'}], queryParams: [{name: v, value: '2'}]}]
     backendRefs: [{name: far, port: 80}]
