@@ -1,5 +1,6 @@
 //! HTTP services with routes go through the node's Envoy: real Envoy, real clients, on one node and between nodes.
 
+mod many;
 mod node;
 mod protocols;
 mod stats;

@@ -12,7 +12,7 @@ const HEADERS: u64 = 52;
 const MORE_IN_SYN: u64 = 8;
 
 /// Envoy's counters, by name.
-fn envoy(node: &Node) -> Result<BTreeMap<String, u64>> {
+pub(super) fn envoy(node: &Node) -> Result<BTreeMap<String, u64>> {
     let admin = node.run_dir().join("envoy/admin.sock");
     let curl = node.command("curl").args(["-sS", "-g", "--unix-socket"]);
     let stats = curl.arg(admin).arg("http://envoy/stats").run(LONG)?;
