@@ -44,7 +44,7 @@ spec:
   rules:
   - matches: [{path: {value: /two}}]
     backendRefs: [{name: two, port: 80}]
-  - matches: [{path: {value: /socket}}]
+  - matches: [{path: {value: /near}}, {path: {value: /socket}}]
     backendRefs: [{name: near, port: 80}]
 ",
     )?;
@@ -56,6 +56,10 @@ spec:
         let two = curl(&client, &url, &["--http2-prior-knowledge"])?;
         ensure!(two.header("x-protocol") == Some("HTTP/2"), "{two:?}");
         ensure!(two.head.starts_with("HTTP/2 200"), "{two:?}");
+        h2load(&client, &["-n", "2000", "-c", "10", "-m", "10", &url])?;
+    }
+    for url in urls(3, "/near") {
+        h2load(&client, &["--h1", "-n", "300", "-c", "10", &url])?;
     }
     // Without a message: an Envoy that answers at once, as the server here does, resets the stream of a client that is still sending,
     // which curl takes for an error.
@@ -85,6 +89,17 @@ spec:
             "{said:?}"
         );
     }
+    Ok(())
+}
+
+/// Many requests at once, none of which may fail.
+fn h2load(client: &Pod, args: &[&str]) -> Result {
+    let said = client.command("h2load").args(args).run(LONG)?.success()?;
+    let none = "0 failed, 0 errored, 0 timeout";
+    ensure!(
+        said.stdout.contains(none) && said.stdout.contains(" 0 4xx, 0 5xx"),
+        "{said:?}"
+    );
     Ok(())
 }
 
