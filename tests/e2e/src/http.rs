@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use weft_lab::manifest::{ServiceManifest, ServicePort};
-use weft_lab::{LabBuilder, Output, Pod, Process, WeftOptions};
+use weft_lab::{Lab, LabBuilder, Output, Pod, Process, WeftOptions};
 
 use crate::mesh::{PORT, TARGET, vip_addresses};
 use crate::wait::LONG;
@@ -41,15 +41,21 @@ pub fn with_envoy() -> WeftOptions {
 /// As [`Mesh::start`].
 pub fn start(builder: LabBuilder, servers: &[&str]) -> Result<(Mesh, Vec<Process>)> {
     let mesh = Mesh::start_with(builder, &with_envoy())?;
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/http_server.py");
-    let mut processes = Vec::new();
-    for name in servers {
-        let server = mesh.pod(name)?.command("/usr/bin/python3").arg(&script);
-        let mut process = server.arg(name).arg(TARGET.to_string()).spawn()?;
-        process.wait_for_line("ready", LONG)?;
-        processes.push(process);
-    }
+    let processes = servers.iter().map(|name| serve(&mesh.lab, name, TARGET));
+    let processes = processes.collect::<Result<_>>()?;
     Ok((mesh, processes))
+}
+
+/// Starts a server at a port of a pod that says what it saw.
+///
+/// # Errors
+/// When it does not start.
+pub fn serve(lab: &Lab, pod: &str, port: u16) -> Result<Process> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/http_server.py");
+    let server = lab.pod(pod)?.command("/usr/bin/python3").arg(script);
+    let mut server = server.arg(pod).arg(port.to_string()).spawn()?;
+    server.wait_for_line("ready", LONG)?;
+    Ok(server)
 }
 
 /// A service of the pods with label `app: NAME`, at the `index`th service address.

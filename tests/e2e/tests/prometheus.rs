@@ -7,12 +7,13 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use weft_e2e::collector::Collector;
+use weft_e2e::http::{curl, serve, urls, with_envoy};
 use weft_e2e::mesh::{TARGET, vip_addresses, vips};
 use weft_e2e::prometheus::{Prometheus, deployed, promtool};
 use weft_e2e::wait::LONG;
 use weft_e2e::{Mesh, Result, eventually};
 use weft_lab::manifest::{ServiceManifest, ServicePort};
-use weft_lab::{GetOptions, Lab, PodSpec, WeftOptions};
+use weft_lab::{GetOptions, Lab, PodSpec, Process};
 
 const COLLECTOR: &str = "127.0.0.1:4317";
 
@@ -31,30 +32,43 @@ spec:
   targetRefs: [{kind: Service, name: pay}]
   limits: {connectionsPerSecond: 20}
   outlier: {consecutiveFailures: 5, baseEjection: 30s, maxEjectedPercent: 50}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: shelf, namespace: shop}
+spec:
+  parentRefs: [{group: '', kind: Service, name: shelf}]
+  rules: [{backendRefs: [{name: shelf, port: 80}]}]
 ";
 
-fn town() -> Result<Mesh> {
+fn town() -> Result<(Mesh, Process)> {
     let pod = |name: &str, namespace: &str| {
         PodSpec::new(name, "n1")
             .namespace(namespace)
             .label("app", name)
     };
-    let options = WeftOptions::default()
+    let options = with_envoy()
         .arg("--otlp")
-        .arg(format!("http://{COLLECTOR}"));
+        .arg(format!("http://{COLLECTOR}"))
+        .arg("--request-metrics")
+        .arg("on");
     let builder = Lab::builder()
         .node("n1")
         .pod(pod("web", "shop"))
         .pod(pod("payments", "shop"))
+        .pod(pod("shelf", "shop"))
         .pod(pod("ledger", "bank"));
     let mut mesh = Mesh::start_with(builder, &options)?;
     mesh.serve(&["payments", "ledger"])?;
-    let service = ServiceManifest::new("pay").namespace("shop");
-    let service = service.cluster_ips(vip_addresses(1));
-    let service = service.port(ServicePort::tcp(80).named("http").to(TARGET));
-    mesh.service(&service.selector("app", "payments"), 1)?;
+    let http = serve(&mesh.lab, "shelf", TARGET)?;
+    for (index, name, app) in [(1, "pay", "payments"), (2, "shelf", "shelf")] {
+        let service = ServiceManifest::new(name).namespace("shop");
+        let service = service.cluster_ips(vip_addresses(index));
+        let service = service.port(ServicePort::tcp(80).named("http").to(TARGET));
+        mesh.service(&service.selector("app", app), 1)?;
+    }
     mesh.apply("objects", OBJECTS)?;
-    Ok(mesh)
+    Ok((mesh, http))
 }
 
 /// A connection that ends by RST.
@@ -64,7 +78,7 @@ s = socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)
 s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 "#;
 
-/// More than the limit lets through to the service, what a policy refuses, and a connection that is broken off.
+/// More than the limit lets through to the service, what a policy refuses, a request through Envoy, and a connection that is broken off.
 fn ask_everybody(mesh: &Mesh) -> Result {
     let ask = |to: SocketAddr, times: u32| -> Result {
         let options = GetOptions::tcp(times).timeout(Duration::from_millis(300));
@@ -73,6 +87,7 @@ fn ask_everybody(mesh: &Mesh) -> Result {
     };
     ask(vips(1)[0], 60)?;
     ask(mesh.pod("ledger")?.socket_v4(TARGET), 1)?;
+    curl(&mesh.pod("web")?, &urls(2, "/")[0], &[])?;
     let to = mesh.pod("payments")?.socket_v4(TARGET);
     let reset = mesh
         .pod("web")?
@@ -104,7 +119,7 @@ fn expressions() -> Result<Vec<(String, String)>> {
 
 #[test]
 fn every_panel_has_data_and_every_rule_is_evaluated() -> Result {
-    let mesh = town()?;
+    let (mesh, _http) = town()?;
     let node = mesh.lab.node("n1")?;
     let _collector = Collector::start(node.netns(), COLLECTOR.parse()?)?;
     let prometheus = Prometheus::start(&node, mesh.lab.dir())?;
@@ -158,7 +173,7 @@ fn every_panel_has_data_and_every_rule_is_evaluated() -> Result {
 
 #[test]
 fn promtool_finds_nothing_wrong_with_metrics_and_rules() -> Result {
-    let mesh = town()?;
+    let (mesh, _http) = town()?;
     let node = mesh.lab.node("n1")?;
     ask_everybody(&mesh)?;
     let scrape = "curl -sS http://127.0.0.1:15020/metrics";

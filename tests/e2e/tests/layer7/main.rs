@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
-use weft_e2e::http::{Answer, curl, service, start, urls, wait_status, with_envoy};
+use weft_e2e::http::{Answer, curl, serve, service, start, urls, wait_status, with_envoy};
+use weft_e2e::mesh::TARGET;
 use weft_e2e::wait::LONG;
 use weft_e2e::{Mesh, Result, eventually};
 use weft_lab::manifest::{ServiceManifest, ServicePort};
@@ -261,10 +262,7 @@ fn an_agent_relays_what_the_control_plane_has_for_envoy() -> Result {
     for agent in &agents {
         agent.wait_ready(LONG)?;
     }
-    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/http_server.py");
-    let far = lab.pod("far")?.command("/usr/bin/python3").arg(script);
-    let mut far = far.args(["far", "8080"]).spawn()?;
-    far.wait_for_line("ready", LONG)?;
+    let _far = serve(&lab, "far", TARGET)?;
     for url in urls(3, "/far") {
         wait_status(&lab.pod("client")?, &url, 200)?;
     }

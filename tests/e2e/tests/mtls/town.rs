@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
-use weft_e2e::http::{service, with_envoy};
+use weft_e2e::http::{serve, service, with_envoy};
 use weft_e2e::mesh::{TARGET, vips};
 use weft_e2e::wait::LONG;
 use weft_e2e::{Result, eventually};
@@ -80,11 +80,7 @@ impl Town {
         let mut servers = Vec::new();
         for name in ["near", "far"] {
             for port in [TARGET, TARGET + 1] {
-                let server = lab.pod(name)?.command("/usr/bin/python3");
-                let server = server.arg(fixture("http_server.py")).arg(name);
-                let mut server = server.arg(port.to_string()).spawn()?;
-                server.wait_for_line("ready", LONG)?;
-                servers.push(server);
+                servers.push(serve(&lab, name, port)?);
             }
         }
         let wire = watch(&lab)?;

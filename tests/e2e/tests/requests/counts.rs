@@ -1,9 +1,7 @@
 //! Requests in numbers, as `/metrics` has them.
 
-use std::path::Path;
-
 use anyhow::ensure;
-use weft_e2e::http::{curl, urls, wait_status, with_envoy};
+use weft_e2e::http::{curl, serve, urls, wait_status, with_envoy};
 use weft_e2e::mesh::TARGET;
 use weft_e2e::samples::{Samples, scrape};
 use weft_e2e::wait::LONG;
@@ -38,10 +36,7 @@ fn requests_are_counted_and_timed_by_who_asks_whom() -> Result {
         ensure!(failed > 0, "no failed request is counted yet");
         Ok(())
     })?;
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/http_server.py");
-    let server = mesh.pod("near")?.command("/usr/bin/python3").arg(script);
-    let mut server = server.arg("near").arg(TARGET.to_string()).spawn()?;
-    server.wait_for_line("ready", LONG)?;
+    let _server = serve(&mesh.lab, "near", TARGET)?;
     wait_status(&client, url, 200)?;
     for _ in 0..7 {
         ensure!(curl(&client, url, &[])?.status == 200);

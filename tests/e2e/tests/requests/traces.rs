@@ -1,10 +1,9 @@
 //! Envoy's spans of requests, as a real collector gets them.
 
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Context, ensure};
-use weft_e2e::http::{Answer, curl, envoy, urls, wait_status, with_envoy};
+use weft_e2e::http::{Answer, curl, envoy, serve, urls, wait_status, with_envoy};
 use weft_e2e::mesh::TARGET;
 use weft_e2e::otelcol::{GRPC, Otelcol, Span};
 use weft_e2e::samples::scrape;
@@ -39,16 +38,8 @@ spec:
 /// A node with a server in pod `near`.
 fn start(options: &WeftOptions) -> Result<(Mesh, Process)> {
     let mesh = Mesh::start_with(pods(), options)?;
-    let server = serve(&mesh)?;
+    let server = serve(&mesh.lab, "near", TARGET)?;
     Ok((mesh, server))
-}
-
-fn serve(mesh: &Mesh) -> Result<Process> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/http_server.py");
-    let server = mesh.pod("near")?.command("/usr/bin/python3").arg(script);
-    let mut server = server.arg("near").arg(TARGET.to_string()).spawn()?;
-    server.wait_for_line("ready", LONG)?;
-    Ok(server)
 }
 
 /// As [`start`], with a collector on the node.
@@ -203,7 +194,7 @@ fn the_envoys_of_two_nodes_tell_of_a_request_in_one_trace() -> Result {
     let nodes = Lab::builder().node("n1").node("n2");
     let mesh = Mesh::start_with(with_pods(nodes, "n2"), &options)?;
     let collector = Otelcol::start(&mesh.lab, &mesh.lab.node("n1")?)?;
-    let _server = serve(&mesh)?;
+    let _server = serve(&mesh.lab, "near", TARGET)?;
     route(&mesh)?;
     mesh.apply("policy", READERS)?;
     let client = mesh.pod("client")?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
-use weft_e2e::http::{envoy, envoy_of, urls, wait_status};
+use weft_e2e::http::{envoy, envoy_of, serve, urls, wait_status};
 use weft_e2e::mesh::TARGET;
 use weft_e2e::wait::LONG;
 use weft_e2e::{Mesh, Result, eventually};
@@ -45,10 +45,7 @@ fn another_binary_takes_over_and_no_request_is_lost() -> Result {
     symlink(envoy().canonicalize()?, &path)?;
     let options = WeftOptions::default().arg("--envoy").arg(&path);
     let mut mesh = Mesh::start_with(pods(), &options)?;
-    let server = mesh.pod("near")?.command("/usr/bin/python3");
-    let server = server.arg(fixture("http_server.py")).arg("near");
-    let mut server = server.arg(TARGET.to_string()).spawn()?;
-    server.wait_for_line("ready", LONG)?;
+    let _server = serve(&mesh.lab, "near", TARGET)?;
     route(&mesh)?;
     let client = mesh.pod("client")?;
     let url = urls(1, "/x")[0].clone();
