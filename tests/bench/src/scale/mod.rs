@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 
 use self::client::{Seen, Sink};
 use self::world::World;
+use crate::interrupt;
 use crate::stats::quantile;
 use crate::usage::Usage;
 
@@ -94,6 +95,7 @@ fn free_address() -> Result<SocketAddr> {
 /// # Errors
 /// When the control plane cannot be started, or an agent does not get what it should.
 pub fn run(options: &Options) -> Result<()> {
+    interrupt::watch()?;
     let world = World::write(
         options.services,
         options.endpoints,
@@ -104,12 +106,27 @@ pub fn run(options: &Options) -> Result<()> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let figures = runtime.block_on(measure(options, &world))?;
+    let figures = runtime.block_on(async {
+        tokio::select! {
+            figures = measure(options, &world) => figures,
+            error = interrupted() => Err(error),
+        }
+    })?;
     println!("{}", serde_json::to_string_pretty(&figures)?);
     if let Some(file) = &options.json {
         std::fs::write(file, serde_json::to_string_pretty(&figures)? + "\n")?;
     }
     Ok(())
+}
+
+/// Returns once a signal has come: what was started ends as it is dropped.
+async fn interrupted() -> anyhow::Error {
+    loop {
+        if let Err(error) = interrupt::check() {
+            return error;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }
 
 async fn measure(options: &Options, world: &World) -> Result<serde_json::Value> {
