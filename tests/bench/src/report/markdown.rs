@@ -20,8 +20,8 @@ its median and quartiles.
 - **No mesh**: the client knows the pod addresses and picks one at random; there is
   no conntrack and no packet filter on its path.
 - **kube-proxy** is the real one, with its defaults, fed by a real kube-apiserver and
-  etcd (in memory). It runs on the client's node only, which is in its favour: the
-  second node neither tracks nor filters.
+  etcd (in memory). It runs on both nodes, as Weft's
+  agents do.
 - **New connections**: eight threads connect, send 64 bytes, get 64 bytes, and close by
   RST (`SO_LINGER` 0), so that TIME_WAIT does not use up ports. Each connection picks one
   of 62 source addresses, lets the kernel pick the port, and picks one of all services
