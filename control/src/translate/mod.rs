@@ -14,7 +14,7 @@ mod tunnels;
 #[cfg(test)]
 mod validate;
 #[cfg(test)]
-pub(crate) use validate::envoy;
+pub(crate) use validate::validate;
 mod workload;
 
 use weft_proto::model::{

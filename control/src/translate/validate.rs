@@ -18,7 +18,7 @@ use crate::engine::{Engine, Settings};
 use crate::source::Event;
 use crate::source::folder::read_file;
 
-pub(crate) fn envoy() -> PathBuf {
+fn envoy() -> PathBuf {
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cache/envoy/envoy");
     let path = std::env::var_os("WEFT_TEST_ENVOY").map_or(installed, PathBuf::from);
     assert!(
@@ -27,6 +27,23 @@ pub(crate) fn envoy() -> PathBuf {
         path.display()
     );
     path
+}
+
+/// What Envoy says of a bootstrap, as an error if it does not take it. The file's name tells the format.
+pub(crate) fn validate(name: &str, bootstrap: &[u8]) -> Result<String, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(name);
+    std::fs::write(&file, bootstrap).unwrap();
+    let output = Command::new(envoy())
+        .args(["--mode", "validate", "--config-path"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    match output.status.success() {
+        true => Ok(said),
+        false => Err(said),
+    }
 }
 
 /// What Envoys get of `testdata/mtls.yaml`.
@@ -89,15 +106,6 @@ fn a_real_envoy_takes_tunnels() {
         }),
         ..Bootstrap::default()
     };
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("bootstrap.pb");
-    std::fs::write(&file, bootstrap.encode_to_vec()).unwrap();
-    let output = Command::new(envoy())
-        .args(["--mode", "validate", "--config-path"])
-        .arg(&file)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
+    let said = validate("bootstrap.pb", &bootstrap.encode_to_vec()).unwrap();
     assert!(!said.contains("eprecated"), "{said}");
 }

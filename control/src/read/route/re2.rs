@@ -19,24 +19,20 @@ const MAX_REPEATS: u32 = 1000;
 const MAX_STEPS: usize = 10_000;
 
 /// Why Envoy would not take `text`, if it would not.
-pub(crate) fn refusal(text: &str) -> Option<String> {
-    if text.len() > MAX_PATTERN {
-        return Some(format!("longer than {MAX_PATTERN} bytes"));
-    }
+pub(super) fn refusal(text: &str) -> Option<String> {
+    check(text).err()
+}
+
+fn check(text: &str) -> Result<(), String> {
     if text.is_empty() {
-        return Some("it is empty".to_owned());
+        return Err("it is empty".to_owned());
     }
-    let checked = match Parser::new().parse(text) {
-        Ok(parsed) => visit(&parsed, Check::default()),
-        Err(e) => Err(e.kind().to_string()),
-    };
-    // What the syntax tree does not tell, such as names of classes.
-    checked
-        .and_then(|()| match regex_syntax::parse(text) {
-            Ok(_) => Ok(()),
-            Err(e) => Err(e.to_string().lines().last().unwrap_or_default().to_owned()),
-        })
-        .err()
+    if text.len() > MAX_PATTERN {
+        return Err(format!("longer than {MAX_PATTERN} bytes"));
+    }
+    let parsed = Parser::new().parse(text);
+    let parsed = parsed.map_err(|e| e.kind().to_string())?;
+    visit(&parsed, Check::default())
 }
 
 struct Check {
@@ -225,7 +221,7 @@ fn class(found: &ClassUnicode) -> Result<(), String> {
     }
 }
 
-/// General categories that both parsers know.
+/// General categories that Envoy knows.
 const CLASSES: [&str; 36] = [
     "Any", "C", "Cc", "Cf", "Co", "L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N",
     "Nd", "Nl", "No", "P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm", "So",
