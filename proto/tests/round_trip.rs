@@ -177,6 +177,9 @@ fn listener() -> impl Strategy<Value = Listener> {
                     protocol: if tcp { Protocol::Tcp } else { Protocol::Udp },
                     cluster,
                     layer: Layer::Four,
+                    side: weft_proto::model::Side::Inside,
+                    source_ranges: Vec::new(),
+                    health_check_port: None,
                     idle_timeout,
                     // Envoy's udp_proxy has no such limit; ours is in milliseconds.
                     max_duration: longest.map(|d| {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use weft_proto::model::{
     Cluster, EndpointSource, Layer, LbPolicy, Listener, LocalityMode, Protocol, RouteTable,
-    ServiceRef,
+    ServiceRef, Side,
 };
 
 use super::{
@@ -140,6 +140,9 @@ fn settings(name: &ObjectName, port: &ServicePort, policy: &TrafficPolicy) -> Li
         port: 0,
         protocol: port.protocol,
         layer: Layer::Four,
+        side: Side::Inside,
+        source_ranges: Vec::new(),
+        health_check_port: None,
         idle_timeout: policy.idle_timeout,
         max_duration: policy.max_duration,
         connections_per_second: policy.connections_per_second,

@@ -26,7 +26,7 @@ use envoy_types::pb::xds::r#type::matcher::v3::{
 use prost::Name;
 
 use super::{ConvertError, address, balance, duration, http, limits, metadata, pack, unpack};
-use crate::model::{Layer, Listener, Protocol, ServiceRef};
+use crate::model::{Layer, Listener, Protocol, ServiceRef, Side};
 
 const RATE_LIMIT: &str = "envoy.filters.network.local_ratelimit";
 const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
@@ -190,6 +190,9 @@ pub fn decode_listener(pb: &Pb) -> Result<Listener, ConvertError> {
         protocol: target.protocol,
         cluster: target.cluster,
         layer: target.layer,
+        side: Side::Inside,
+        source_ranges: Vec::new(),
+        health_check_port: None,
         idle_timeout: target.idle_timeout,
         max_duration: target.max_duration,
         connections_per_second: target.connections_per_second,

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::policy::Cidr;
+
 /// Transport protocol of a service port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
@@ -62,6 +64,16 @@ pub enum Layer {
     Seven,
 }
 
+/// Whose connections a listener takes. Wire form: `traffic_direction`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Side {
+    /// Those that sockets of this node open: of its pods, and of the node itself.
+    #[default]
+    Inside,
+    /// Those that come to the node from outside the cluster.
+    Outside,
+}
+
 /// The Kubernetes service port a listener stands for, as far as the server told.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceRef {
@@ -98,6 +110,13 @@ pub struct Listener {
     pub cluster: String,
     /// Kernel or Envoy.
     pub layer: Layer,
+    /// Whose connections.
+    pub side: Side,
+    /// Of [`Side::Outside`]: the clients that are let in. Empty: all.
+    pub source_ranges: Vec<Cidr>,
+    /// Of [`Side::Outside`]: where each node answers over HTTP whether it has a backend of its own (Service's
+    /// `healthCheckNodePort`).
+    pub health_check_port: Option<u16>,
     /// A connection without traffic for this long is closed. `None`: the default.
     pub idle_timeout: Option<Duration>,
     /// A connection older than this is closed. `None`: never.

@@ -18,7 +18,7 @@ pub use api_listener::ApiListener;
 pub use cluster::{Cluster, EndpointSource, LbPolicy, LocalityMode, Outlier};
 pub use endpoint::{ClusterEndpoints, Endpoint, Health, Locality};
 pub use inbound::{Guard, Inbound};
-pub use listener::{Layer, Listener, ParseProtocolError, Protocol, ServiceRef};
+pub use listener::{Layer, Listener, ParseProtocolError, Protocol, ServiceRef, Side};
 pub use mtls::{Mtls, MtlsMode};
 pub use policy::Policy;
 pub use problem::{Problem, Severity};
