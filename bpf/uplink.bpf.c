@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
 /*
- * What comes in from other nodes for local pods and belongs to Envoy: connections that the pod's policy leaves to Envoy (layer 7), and
- * with STEER_TUNNELS those to TUNNEL_PORT. While there is neither, a packet costs a look at one map.
+ * What comes in from other nodes and from outside the cluster, and what goes there: connections to services are translated (abi/nat.h), and
+ * those that are for local pods and belong to Envoy are handed over to it: those that the pod's policy leaves to Envoy (layer 7), and
+ * with STEER_TUNNELS those to TUNNEL_PORT. While there is none of it, a packet costs a look at three maps.
  */
 #include "lib/parse.h"
 #include "lib/inbound.h"
+#include "lib/leave_node.h"
+#include "lib/nat_error.h"
+
+#define PACKET_OTHERHOST 3
 
 /* Gives a packet to Envoy: a SYN to its listener, others to their sockets, by the agent's routing rule for the mark. */
 static __always_inline int hand_over(struct __sk_buff *skb, const struct packet *packet)
@@ -18,20 +23,83 @@ static __always_inline int hand_over(struct __sk_buff *skb, const struct packet 
 	return TC_ACT_UNSPEC;
 }
 
-static __always_inline bool read_tcp(struct __sk_buff *skb, struct packet *packet)
+static __always_inline bool is_tcp(const struct packet *packet)
 {
-	return !parse(skb, packet) && packet->kind == PACKET_FLOW && packet->protocol == IPPROTO_TCP;
+	return packet->kind == PACKET_FLOW && packet->protocol == IPPROTO_TCP;
+}
+
+/* Tunnels carry IP packets as they are. */
+static __always_inline bool read_packet(struct __sk_buff *skb, struct packet *packet)
+{
+	__u32 interface = skb->ifindex, offset = 0;
+	struct uplink *uplink = bpf_map_lookup_elem(&uplinks, &interface);
+	__be16 protocol = skb->protocol;
+
+	if (!(uplink && !uplink->link_header) && parse_link(skb, packet, &protocol, &offset))
+		return false;
+	return packet->kind == PACKET_FLOW && !parse_network(skb, packet, protocol, offset) && packet->kind != PACKET_LINK;
+}
+
+static __always_inline bool is_enabled(void)
+{
+	struct nat_settings *settings = nat_settings_now();
+
+	return settings && settings->enabled;
+}
+
+/* What translate_error(), come_in() and go_out() are for. */
+static __always_inline bool is_translatable(struct packet *packet)
+{
+	if (packet->fragment == FRAGMENT_LATER && follow_fragment(packet))
+		return false;
+	return packet->protocol == IPPROTO_TCP || packet->protocol == IPPROTO_UDP;
+}
+
+static __always_inline int translate_in(struct __sk_buff *skb, struct packet *packet)
+{
+	int verdict;
+
+	if (packet->kind == PACKET_ERROR)
+		return translate_error(skb, packet, NAT_IN);
+	if (!is_translatable(packet))
+		return NAT_PASS;
+	verdict = come_in(skb, packet);
+	return verdict == NAT_OPEN ? open_session(skb, packet) : verdict;
+}
+
+static __always_inline int translate_out(struct __sk_buff *skb, struct packet *packet)
+{
+	if (packet->kind == PACKET_ERROR)
+		return translate_error(skb, packet, NAT_OUT);
+	return is_translatable(packet) ? go_out(skb, packet, skb->ifindex) : NAT_PASS;
 }
 
 /* On the ingress of each uplink. */
 SEC("tc")
 int weft_from_uplink(struct __sk_buff *skb)
 {
+	bool translates = is_enabled() || is_nat_active();
 	struct packet packet = {};
 
-	if (!proxy_steering() || !read_tcp(skb, &packet) || !is_inbound(skb, &packet))
+	/* A bridge or a capture may show frames that are for others. */
+	if ((!translates && !proxy_steering()) || skb->pkt_type == PACKET_OTHERHOST || !read_packet(skb, &packet))
+		return TC_ACT_UNSPEC;
+	if (translates && translate_in(skb, &packet) == NAT_DROP)
+		return TC_ACT_SHOT;
+	if (!proxy_steering() || !is_tcp(&packet) || !is_inbound(skb, &packet))
 		return TC_ACT_UNSPEC;
 	return hand_over(skb, &packet);
+}
+
+/* On the egress of each uplink. */
+SEC("tc")
+int weft_to_uplink(struct __sk_buff *skb)
+{
+	struct packet packet = {};
+
+	if (!is_nat_active() || !read_packet(skb, &packet))
+		return TC_ACT_UNSPEC;
+	return translate_out(skb, &packet) == NAT_DROP ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
 /* What comes by the loopback interface is for a pod of this node, or for a tunnel to one of another. */
@@ -57,7 +125,7 @@ int weft_from_self(struct __sk_buff *skb)
 {
 	struct packet packet = {};
 
-	if (skb->mark != MARK_TO_PROXY || !read_tcp(skb, &packet))
+	if (skb->mark != MARK_TO_PROXY || parse(skb, &packet) || !is_tcp(&packet))
 		return TC_ACT_UNSPEC;
 	return come_back(skb, &packet, port_of_self(&packet));
 }

@@ -21,7 +21,7 @@ struct service_key {
 	struct weft_addr addr;
 	__be16 port;
 	__u8 protocol; /* IPPROTO_TCP or IPPROTO_UDP */
-	__u8 pad;      /* zero */
+	__u8 outside;  /* 1: for clients outside the cluster, whose packets come by an uplink; 0: for sockets of this node */
 };
 _Static_assert(sizeof(struct service_key) == 20, "ABI");
 
@@ -41,6 +41,7 @@ enum service_flags {
 	SERVICE_RTT = 16,           /* chooses by round-trip time: measure it */
 	SERVICE_UNACCELERATED = 32, /* its connections stay with TCP */
 	SERVICE_LAYER7 = 64,        /* pods reach it through the node's Envoy */
+	SERVICE_NODE_ONLY = 128,    /* only backends of this node are asked, and without any nobody answers */
 };
 
 struct service {
@@ -208,7 +209,11 @@ enum counter {
 	COUNTER_TCP_STATE = 23,            /* directions on TCP: half closed, or taken over by TLS in the kernel */
 	COUNTER_TCP_ENDED = 24,            /* directions on TCP: the reader is gone, or acceleration was switched off */
 	COUNTER_TCP_STREAM = 25,           /* directions on TCP: small messages, faster than they were read */
-	COUNTERS = 26,
+	/* traffic from outside: see abi/nat.h */
+	COUNTER_OUTSIDE = 26,         /* connections and UDP flows sent to a backend */
+	COUNTER_OUTSIDE_REFUSED = 27, /* refused, whatever the reason */
+	COUNTER_NAT_FULL = 28,        /* established connections that found no room in `nat`: they last as long as `nat_pending` keeps them */
+	COUNTERS = 29,
 };
 
 /* ---- agent: ids that must not be used again, over restarts too ---- */
@@ -226,5 +231,6 @@ _Static_assert(sizeof(struct id_allocator) == 8, "ABI");
 #include "abi/accel.h"
 #include "abi/proxy.h"
 #include "abi/mtls.h"
+#include "abi/nat.h"
 
 #endif

@@ -125,5 +125,6 @@ struct {
 #include "maps/limits.h"
 #include "maps/mtls.h"
 #include "maps/proxy.h"
+#include "maps/nat.h"
 
 #endif

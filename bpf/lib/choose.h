@@ -238,7 +238,7 @@ VERIFIED_ONCE int choose_once(const struct service *service, __u64 client, struc
 	return true;
 }
 
-/* Chooses a backend for a new connection from `client` (a network namespace cookie) to `key`. */
+/* Chooses a backend for a new connection to `key` from `client`: a network namespace cookie, or a hash of the address outside. */
 static __always_inline enum choice_result choose(const struct service_key *key, __u64 client, struct choice *choice)
 {
 	for (int attempt = 0; attempt < CHOICE_ATTEMPTS; attempt++) {
@@ -250,8 +250,9 @@ static __always_inline enum choice_result choose(const struct service_key *key, 
 		/* The agent replaces the element, never changes it in place: what is read here belongs together. */
 		service = *found;
 		choice->service = service.id;
-		/* What the node itself opens crosses no pod's interface, where it could be handed over. */
-		if ((service.flags & SERVICE_LAYER7) && client != config.node_cookie)
+		choice->flags = service.flags;
+		/* What the node itself opens crosses no pod's interface, where it could be handed over; nor does what comes from outside. */
+		if ((service.flags & SERVICE_LAYER7) && client != config.node_cookie && !key->outside)
 			return CHOICE_PROXIED;
 		if (!service.slots)
 			return CHOICE_NO_BACKEND;

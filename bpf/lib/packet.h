@@ -42,7 +42,7 @@ struct packet {
 	__u8 version;  /* 4 or 6; 0 as long as neither is known */
 	__u8 opens;    /* ICMP echo request: whoever sends it is no replier */
 	__u8 hop_limit;
-	__u8 pad; /* zero */
+	__u8 network; /* where in the frame the IP header begins */
 };
 
 /* No pod's and no node's address; beside enum identity_flags. */

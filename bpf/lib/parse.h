@@ -228,6 +228,7 @@ static __always_inline enum reason parse_ipv4(struct __sk_buff *skb, struct pack
 	if (ip->version != 4 || size < sizeof(*ip) || length < size || length > present)
 		return REASON_MALFORMED;
 	packet->version = 4;
+	packet->network = offset;
 	packet->source = v4_mapped(ip->saddr);
 	packet->destination = v4_mapped(ip->daddr);
 	packet->protocol = ip->protocol;
@@ -314,6 +315,7 @@ static __always_inline enum reason parse_ipv6(struct __sk_buff *skb, struct pack
 	if (left > present)
 		return REASON_MALFORMED;
 	packet->version = 6;
+	packet->network = offset;
 	__builtin_memcpy(&packet->source, &ip->saddr, sizeof(packet->source));
 	__builtin_memcpy(&packet->destination, &ip->daddr, sizeof(packet->destination));
 	/* Nothing on a wire is v4-mapped (RFC 4038 4.2). Here it would be taken for the IPv4 address. */
@@ -337,28 +339,36 @@ static __always_inline bool is_link_group(const struct ethhdr *link)
 	return to[0] == 0x01 && to[1] == 0x80 && to[2] == 0xc2 && !to[3] && !to[4] && to[5] < 0x10;
 }
 
-static __always_inline enum reason parse(struct __sk_buff *skb, struct packet *packet)
+/*
+ * The link's header: what follows it (an Ethernet type) and where that begins. PACKET_LINK is the link's own business, whatever follows.
+ */
+static __always_inline enum reason parse_link(struct __sk_buff *skb, struct packet *packet, __be16 *protocol, __u32 *offset)
 {
 	struct ethhdr *link = header(skb, 0, sizeof(*link));
-	__u32 offset = sizeof(*link);
-	__be16 protocol;
 
 	if (!link)
 		return REASON_MALFORMED;
+	*offset = sizeof(*link);
 	if (is_link_group(link)) {
 		packet->kind = PACKET_LINK;
 		return REASON_NONE;
 	}
-	protocol = link->h_proto;
+	*protocol = link->h_proto;
 	/* A tag that the device has taken off is in the metadata, and the frame is as untagged. */
-	for (int i = 0; i < MAX_VLAN_TAGS && (protocol == bpf_htons(ETH_P_8021Q) || protocol == bpf_htons(ETH_P_8021AD)); i++) {
-		struct vlan_tag *tag = header(skb, offset, sizeof(*tag));
+	for (int i = 0; i < MAX_VLAN_TAGS && (*protocol == bpf_htons(ETH_P_8021Q) || *protocol == bpf_htons(ETH_P_8021AD)); i++) {
+		struct vlan_tag *tag = header(skb, *offset, sizeof(*tag));
 
 		if (!tag)
 			return REASON_MALFORMED;
-		protocol = tag->protocol;
-		offset += sizeof(*tag);
+		*protocol = tag->protocol;
+		*offset += sizeof(*tag);
 	}
+	return REASON_NONE;
+}
+
+/* What follows the link's header. */
+static __always_inline enum reason parse_network(struct __sk_buff *skb, struct packet *packet, __be16 protocol, __u32 offset)
+{
 	switch (protocol) {
 	case bpf_htons(ETH_P_IP):
 		return parse_ipv4(skb, packet, offset);
@@ -371,6 +381,17 @@ static __always_inline enum reason parse(struct __sk_buff *skb, struct packet *p
 	default:
 		return REASON_UNSUPPORTED;
 	}
+}
+
+static __always_inline enum reason parse(struct __sk_buff *skb, struct packet *packet)
+{
+	__be16 protocol = 0;
+	__u32 offset = 0;
+	enum reason reason = parse_link(skb, packet, &protocol, &offset);
+
+	if (reason || packet->kind == PACKET_LINK)
+		return reason;
+	return parse_network(skb, packet, protocol, offset);
 }
 
 #endif

@@ -15,9 +15,10 @@ use crate::flow::EventSource;
 use crate::interfaces::PodPrograms;
 use crate::limits::Tender;
 use crate::metrics::ProgramRuns;
-use crate::proxy::{ProxyState, UplinkPrograms};
+use crate::proxy::ProxyState;
 use crate::tables::policy::PolicyTables;
 use crate::tables::{BackendId, Table, Tables};
+use crate::uplinks::UplinkPrograms;
 
 /// Where counters are read from.
 pub trait CounterSource: Send + Sync {

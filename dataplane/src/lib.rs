@@ -25,4 +25,5 @@ pub mod otlp;
 pub mod policy;
 pub mod proxy;
 pub mod tables;
+pub mod uplinks;
 pub mod xds;

@@ -67,6 +67,7 @@ impl Kernel {
             address: [10, 96, 0, 1].into(),
             port: 80,
             protocol: Protocol::Tcp,
+            side: weft_proto::model::Side::Inside,
         };
         let entry = self.services.with(|m| m.get(&key).copied())?;
         let at = |index| SlotKey {

@@ -175,6 +175,7 @@ fn vip() -> ServiceKey {
         address: "10.96.0.1".parse().unwrap(),
         port: 80,
         protocol: Protocol::Tcp,
+        side: weft_proto::model::Side::Inside,
     }
 }
 

@@ -111,6 +111,7 @@ impl Kernel {
             address: vip.parse().unwrap(),
             port: 80,
             protocol,
+            side: weft_proto::model::Side::Inside,
         };
         self.tables.services.write(&[(key, entry)]).unwrap();
     }

@@ -155,6 +155,7 @@ impl Kernel {
             address: "10.96.0.1".parse().unwrap(),
             port: 80,
             protocol: Protocol::Tcp,
+            side: weft_proto::model::Side::Inside,
         };
         let entry = ServiceEntry {
             id: SERVICE,

@@ -43,7 +43,10 @@ enum reason {
 	REASON_CONNECT_TIMEOUT = 51,  /* timeouts.connect */
 	REASON_CONNECT_REFUSED = 52,  /* the backend's RST or an ICMP error */
 	REASON_PROXY_DOWN = 53,       /* needs layer 7, and Envoy does not serve */
-	REASONS = 54,
+	/* refused from outside */
+	REASON_SOURCE_RANGE = 54, /* not in the service's loadBalancerSourceRanges */
+	REASON_NO_PORT = 55,      /* the node has no address or port left to send it on from */
+	REASONS = 56,
 };
 
 enum event_type {

@@ -36,10 +36,20 @@ pub(crate) struct AgentArgs {
     #[command(flatten)]
     pub(crate) run_dir: RunDir,
 
-    /// Interface on which other nodes' packets come in, repeatable [default: the default route's]. With an Envoy, programs
-    /// there hand over what policies leave to it; with an overlay network it is the overlay's
+    /// Interface by which packets of other nodes and of clients outside the cluster come and go, repeatable [default: those that
+    /// a route to a network leads to, but bridges without a default route]
     #[arg(long, env = "WEFT_UPLINK", value_name = "IFACE", value_delimiter = ',')]
     pub(crate) uplink: Vec<String>,
+
+    /// Whether services are served to clients outside the cluster, as their manifests say: at node ports, external addresses and
+    /// load balancers' addresses
+    #[arg(
+        long,
+        env = "WEFT_NODE_PORTS",
+        value_name = "SWITCH",
+        default_value = "on"
+    )]
+    pub(crate) node_ports: Switch,
 
     /// Where /metrics, /healthz and /readyz are served, or "none" [default: 127.0.0.1:15020]
     #[arg(long, env = "WEFT_METRICS", value_name = "ADDR:PORT")]

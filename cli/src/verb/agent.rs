@@ -38,7 +38,6 @@ pub(super) async fn start(
         config.proxy = Some(ProxyConfig {
             ready: supervisor.ready(),
             control: supervisor.control(),
-            uplinks: args.uplink.clone(),
         });
     }
     tracing::info!(
@@ -91,6 +90,8 @@ fn config(
         request_metrics: args.request_metrics == Switch::On,
         export: args.otlp.config(),
         flow_events: args.flow_events == Switch::On,
+        uplinks: args.uplink.clone(),
+        node_ports: args.node_ports == Switch::On,
         acceleration: Acceleration {
             mode: args.acceleration.into(),
             bound: args.acceleration_bound,

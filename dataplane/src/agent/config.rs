@@ -84,6 +84,10 @@ pub struct AgentConfig {
     pub acceleration: Acceleration,
     /// Trust domain of the mesh: certificates of no other are asked for.
     pub trust_domain: TrustDomain,
+    /// Names of the interfaces that lead to other nodes and to the outside; none: see [`crate::uplinks::UplinkChoice`].
+    pub uplinks: Vec<String>,
+    /// Services are for clients outside the cluster as well.
+    pub node_ports: bool,
     /// The node's Envoy, if it has one.
     pub proxy: Option<ProxyConfig>,
 }
@@ -115,6 +119,8 @@ impl AgentConfig {
             flow_events: true,
             acceleration: Acceleration::default(),
             trust_domain: TrustDomain::default(),
+            uplinks: Vec::new(),
+            node_ports: true,
             proxy: None,
         }
     }

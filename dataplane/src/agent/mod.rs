@@ -33,7 +33,8 @@ use crate::interfaces::Interfaces;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::otlp;
-use crate::proxy::{self, AccessLog, Owners, ProxyConfig, Relay, RequestSpans, Routing, Uplinks};
+use crate::proxy::{self, AccessLog, Owners, ProxyConfig, Relay, RequestSpans, Routing};
+use crate::uplinks::{self, UplinkChoice, Uplinks};
 use crate::xds::{Client, ClientConfig, SharedStatus};
 
 /// Runs the agent until `drain` is cancelled; the kernel side works on.
@@ -230,14 +231,17 @@ pub async fn run_on(
         });
     }
     let token = drain.clone();
+    let choice = UplinkChoice {
+        names: config.uplinks,
+        has_proxy: config.proxy.is_some(),
+    };
+    let uplinks = Uplinks::new(uplink_programs, choice).map_err(AgentError::Interfaces)?;
+    tasks.spawn("programs of uplinks", uplinks.run(token.clone()));
     match config.proxy {
         Some(ProxyConfig {
             ready,
             control: socket,
-            uplinks,
         }) => {
-            let uplinks = Uplinks::new(uplink_programs, uplinks).map_err(AgentError::Interfaces)?;
-            tasks.spawn("programs of uplinks", uplinks.run(token.clone()));
             let relay = Relay::new(config.control.connect(), keeper.secrets());
             let relay = relay
                 .with_owners(Owners::new(engine.clone()))
@@ -250,11 +254,7 @@ pub async fn run_on(
             tasks.spawn("Envoy's control plane", relay.serve(socket, token));
             tasks.spawn("counter of requests", counting);
         }
-        // An earlier agent may have had one.
-        None => {
-            proxy::remove_uplinks(uplink_programs).map_err(AgentError::Interfaces)?;
-            tasks.spawn("hand-over to Envoy", proxy::without(switch, token));
-        }
+        None => tasks.spawn("hand-over to Envoy", proxy::without(switch, token)),
     }
     tasks.spawn("certificates", keeper.run(drain.clone()));
     tasks.spawn("health of backends", limits::tend(tender, drain.clone()));
@@ -306,6 +306,8 @@ fn open_engine(config: &AgentConfig, datapath: &mut dyn Datapath) -> Result<Engi
     engine.drain_timeout = config.drain_timeout;
     engine.default_policy = config.default_policy;
     engine.has_proxy = config.proxy.is_some();
+    engine.node_ports = config.node_ports;
+    engine.nat_ports = uplinks::ports_for_others();
     Ok(Engine::new(
         datapath.tables()?,
         datapath.policy_tables()?,

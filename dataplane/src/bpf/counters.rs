@@ -13,7 +13,7 @@ pub struct Counters {
     programs: Programs,
 }
 
-const NAMES: [(counter, &str); 26] = [
+const NAMES: [(counter, &str); 29] = [
     (counter::COUNTER_CONNECTIONS, "connections"),
     (counter::COUNTER_REFUSED, "refused"),
     (counter::COUNTER_DATAGRAMS, "datagrams"),
@@ -43,6 +43,9 @@ const NAMES: [(counter, &str); 26] = [
     (counter::COUNTER_TCP_STATE, "acceleration_state"),
     (counter::COUNTER_TCP_ENDED, "acceleration_ended"),
     (counter::COUNTER_TCP_STREAM, "acceleration_stream"),
+    (counter::COUNTER_OUTSIDE, "outside"),
+    (counter::COUNTER_OUTSIDE_REFUSED, "outside_refused"),
+    (counter::COUNTER_NAT_FULL, "nat_full"),
 ];
 const _: () = assert!(NAMES.len() == counter::COUNTERS.0 as usize);
 

@@ -41,6 +41,8 @@ pub fn open_tables(
         settings: Box::new(BpfTable::new("service_settings", map("service_settings")?)?),
         states: Box::new(BpfTable::new("service_states", map("service_states")?)?),
         health: Box::new(BpfTable::new("backend_health", map("backend_health")?)?),
+        source_ranges: Box::new(BpfTable::new("source_ranges", map("source_ranges")?)?),
+        nat: Box::new(BpfTable::new("nat_settings", map("nat_settings")?)?),
         ids: Box::new(ids),
     })
 }

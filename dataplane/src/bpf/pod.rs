@@ -1,5 +1,6 @@
 //! The programs on interfaces. On pods': `weft_from_pod` judges what comes from the pod, `weft_to_pod` what goes to it. On uplinks and on
-//! the loopback interface: `weft_from_uplink` and `weft_from_self` hand over to Envoy what is for it.
+//! the loopback interface: `weft_from_uplink` and `weft_to_uplink` translate what comes to services from outside, and the first, as
+//! `weft_from_self`, hands over to Envoy what is for it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,10 +12,10 @@ use super::abi::TcxHook;
 use super::clsact::Clsact;
 use super::load::failed;
 use super::tcx::TcxPins;
-use super::{BpfError, Loaded};
+use super::{BpfError, BpfTable, Loaded};
 use crate::doctor;
 use crate::interfaces::{InterfaceIndex, PodPrograms};
-use crate::proxy::UplinkPrograms;
+use crate::uplinks::UplinkPrograms;
 
 /// Programs that belong on the same interfaces, each with the side on which it stands.
 struct Kind {
@@ -33,7 +34,10 @@ const POD: Kind = Kind {
 };
 const UPLINK: Kind = Kind {
     pins: "uplink",
-    programs: &[("weft_from_uplink", TcxHook::Ingress)],
+    programs: &[
+        ("weft_from_uplink", TcxHook::Ingress),
+        ("weft_to_uplink", TcxHook::Egress),
+    ],
 };
 const OWN: Kind = Kind {
     pins: "self",
@@ -98,7 +102,7 @@ impl Loaded {
         Ok(Box::new(pods))
     }
 
-    /// The programs that hand over to Envoy what comes in for local pods.
+    /// The programs of uplinks and of the loopback interface.
     ///
     /// # Errors
     /// As [`Loaded::pod_programs`].
@@ -106,6 +110,7 @@ impl Loaded {
         Ok(UplinkPrograms {
             uplinks: Box::new(self.on_interfaces(&UPLINK, hook)?),
             own: Box::new(self.on_interfaces(&OWN, hook)?),
+            entries: Box::new(BpfTable::new("uplinks", self.map("uplinks")?)?),
         })
     }
 

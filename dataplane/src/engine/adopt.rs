@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::Engine;
 use super::ids::Ids;
 use super::mirror::Mirror;
+use super::outside::Outside;
 use super::service::{Backend, Service};
 use super::sweep::{Garbage, Leaving, NO_SERVICE, OldSlots, Rule};
 use super::usage::Usage;
@@ -42,6 +43,7 @@ pub(super) struct Found {
     pub(super) usage: Usage,
     pub(super) ids: Ids,
     pub(super) limits: Ledger,
+    pub(super) outside: Outside,
     /// Backends whose `loads` entry is missing.
     pub(super) without_load: Vec<BackendId>,
 }
@@ -57,6 +59,7 @@ pub(super) fn read(tables: &Tables) -> Result<Found, TableError> {
 
     let services = service_ids(&vips, &backends, &slots, &cursors);
     let limits = Ledger::read(tables, &services)?;
+    let outside = Outside::read(tables)?;
     let usage = Usage {
         services: usage(tables.services.as_ref(), vips.len()),
         slots: usage(tables.slots.as_ref(), slots.len()),
@@ -65,6 +68,7 @@ pub(super) fn read(tables: &Tables) -> Result<Found, TableError> {
         cursors: usage(tables.cursors.as_ref(), cursors.len()),
         settings: usage(tables.settings.as_ref(), limits.usage().0),
         states: usage(tables.states.as_ref(), limits.usage().1),
+        source_ranges: usage(tables.source_ranges.as_ref(), outside.len()),
         freed: 0,
     };
     let present: HashSet<BackendId> = backends.iter().map(|(id, _)| *id).collect();
@@ -111,6 +115,7 @@ pub(super) fn read(tables: &Tables) -> Result<Found, TableError> {
         usage,
         ids,
         limits,
+        outside,
         without_load,
     })
 }

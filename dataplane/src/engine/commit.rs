@@ -340,6 +340,7 @@ impl Engine {
             service.policy = plan.policy;
             service.affinity_seconds = plan.affinity_seconds;
             service.unaccelerated = plan.unaccelerated;
+            service.node_only = plan.node_only;
             service.settings = plan.settings;
             service.layer7 = plan.layer7;
             if plan.settings.is_empty() {

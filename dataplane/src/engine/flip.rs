@@ -1,5 +1,7 @@
 //! Pointing VIPs at the slots that are written, and taking away those that nobody wants.
 
+use weft_proto::model::Side;
+
 use super::commit::reason;
 use super::service::ServiceName;
 use super::{Engine, Phase};
@@ -8,7 +10,16 @@ use crate::tables::{ServiceEntry, ServiceKey};
 impl Engine {
     /// Writes the entries of all VIPs of these services that are not as they should be.
     pub(super) fn flip(&mut self, services: &[ServiceName]) {
-        let changes = self.changed_vips(services);
+        let outside = self.outside_vips(services);
+        let unguarded = self.guard(&outside);
+        let mut changes = self.changed_vips(services);
+        changes.retain(|(key, _)| !unguarded.contains(key));
+        self.write_vips(changes);
+        self.unguard(&outside);
+        self.open_to_outside();
+    }
+
+    fn write_vips(&mut self, changes: Vec<(ServiceKey, ServiceEntry)>) {
         let mut batch = Vec::with_capacity(changes.len());
         let mut room = self
             .usage
@@ -31,6 +42,13 @@ impl Engine {
             Ok(()) => batch.into_iter().for_each(|(k, e)| self.flipped(k, e)),
             Err(_) => batch.into_iter().for_each(|(k, e)| self.flip_one(k, e)),
         }
+    }
+
+    fn outside_vips(&self, services: &[ServiceName]) -> Vec<ServiceKey> {
+        let vips = &self.resources.vips;
+        let of_services = services.iter().filter_map(|name| vips.get(name)).flatten();
+        let outside = of_services.filter(|key| key.side == Side::Outside);
+        outside.copied().collect()
     }
 
     fn changed_vips(&self, services: &[ServiceName]) -> Vec<(ServiceKey, ServiceEntry)> {
@@ -85,6 +103,8 @@ impl Engine {
                 self.usage.services.entries = self.mirror.len();
                 self.usage.freed += keys.len() as u64;
                 self.unowned.clear();
+                self.unguard(&keys);
+                self.open_to_outside();
             }
             Err(e) => tracing::warn!("VIPs that are gone stay for now: {e}"),
         }

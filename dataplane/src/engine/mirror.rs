@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use weft_proto::model::Side;
+
 use crate::tables::{Generation, ServiceEntry, ServiceId, ServiceKey};
 
 /// Copy of the table, and which slot sets it refers to.
@@ -9,6 +11,8 @@ use crate::tables::{Generation, ServiceEntry, ServiceId, ServiceKey};
 pub(super) struct Mirror {
     entries: BTreeMap<ServiceKey, ServiceEntry>,
     references: HashMap<(ServiceId, Generation), u32>,
+    /// VIPs for clients outside.
+    outside: usize,
 }
 
 impl Mirror {
@@ -24,12 +28,17 @@ impl Mirror {
         self.entries.values()
     }
 
+    pub(super) const fn has_outside(&self) -> bool {
+        self.outside > 0
+    }
+
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
     pub(super) fn set(&mut self, key: ServiceKey, entry: ServiceEntry) {
         let old = self.entries.insert(key, entry);
+        self.outside += usize::from(key.side == Side::Outside && old.is_none());
         *self
             .references
             .entry((entry.id, entry.generation))
@@ -39,6 +48,7 @@ impl Mirror {
 
     pub(super) fn remove(&mut self, key: &ServiceKey) {
         let old = self.entries.remove(key);
+        self.outside -= usize::from(key.side == Side::Outside && old.is_some());
         self.release(old);
     }
 

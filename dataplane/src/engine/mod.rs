@@ -18,6 +18,7 @@ mod flip;
 mod ids;
 mod mirror;
 mod names;
+mod outside;
 mod plan;
 mod policies;
 mod reached;
@@ -43,11 +44,12 @@ use crate::interfaces::{LocalInterfaces, WantedPods, WantedReceiver};
 use crate::limits::Ledger;
 use crate::policy::{PolicyConfig, PolicyEngine};
 use crate::tables::policy::{PolicyTables, Verdict};
-use crate::tables::{BackendId, ServiceId, ServiceKey, TableError, Tables};
+use crate::tables::{BackendId, NodeSidePorts, ServiceId, ServiceKey, TableError, Tables};
 use adopt::Adopted;
 use drain::Drains;
 use ids::Ids;
 use mirror::Mirror;
+use outside::Outside;
 use resources::{Resources, Target};
 use service::Service;
 use sweep::Garbage;
@@ -75,6 +77,10 @@ pub struct EngineConfig {
     pub default_policy: Verdict,
     /// This node has an Envoy, for what needs layer 7.
     pub has_proxy: bool,
+    /// Services are for clients outside the cluster as well.
+    pub node_ports: bool,
+    /// Ports of this node that connections of theirs to other nodes get.
+    pub nat_ports: NodeSidePorts,
 }
 
 impl EngineConfig {
@@ -88,6 +94,8 @@ impl EngineConfig {
             retry: Duration::from_secs(5),
             default_policy: Verdict::Allow,
             has_proxy: false,
+            node_ports: true,
+            nat_ports: NodeSidePorts::beside(32_768, 60_999),
         }
     }
 }
@@ -108,6 +116,7 @@ pub struct Engine {
     mirror: Mirror,
     ids: Ids,
     limits: Ledger,
+    outside: Outside,
     usage: Usage,
     /// Found at start and not yet claimed by a desired service.
     adopted: Adopted,
@@ -173,6 +182,7 @@ impl Engine {
             mirror: found.mirror,
             ids: found.ids,
             limits: found.limits,
+            outside: found.outside,
             usage: found.usage,
             adopted: found.adopted,
             garbage: found.garbage,
@@ -294,6 +304,8 @@ impl Engine {
         let waiting = self.unsettled_services();
         self.reconcile(waiting, now);
         self.discard_adopted();
+        self.unguard_unowned();
+        self.open_to_outside();
         self.sweep();
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-use weft_proto::model::{Layer, Listener, Protocol, Workload, WorkloadKind};
+use weft_proto::model::{Layer, Listener, Protocol, Side, Workload, WorkloadKind};
 
 use super::Engine;
 use super::resources::keys;
@@ -66,6 +66,7 @@ impl Names for Engine {
             address: vip.ip(),
             port: vip.port(),
             protocol: transport(protocol)?,
+            side: Side::Inside,
         };
         let listener = self.resources.owner(&key)?;
         Some(super::view::service_name(listener))

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use weft_proto::model::{Health, LbPolicy};
+use weft_proto::model::{Health, LbPolicy, LocalityMode};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::resources::Target;
@@ -35,6 +35,7 @@ pub(super) struct Plan {
     pub(super) policy: LbPolicy,
     pub(super) affinity_seconds: u32,
     pub(super) unaccelerated: bool,
+    pub(super) node_only: bool,
     pub(super) settings: ServiceSettings,
     /// Pods reach it through Envoy.
     pub(super) layer7: bool,
@@ -68,6 +69,7 @@ struct Desired<'a> {
     policy: LbPolicy,
     affinity_seconds: u32,
     unaccelerated: bool,
+    node_only: bool,
     settings: ServiceSettings,
     layer7: bool,
     /// The endpoints resource is there: what it does not list was taken out of it.
@@ -85,6 +87,7 @@ impl Engine {
                     policy: cluster.policy,
                     affinity_seconds: cluster.affinity.map_or(0, whole_seconds),
                     unaccelerated: cluster.unaccelerated,
+                    node_only: cluster.locality == LocalityMode::NodeOnly,
                     settings: settings(cluster, self.resources.listeners_of(name), selected.len()),
                     selected,
                     layer7: self.resources.is_layer7(name),
@@ -100,6 +103,7 @@ impl Engine {
                 policy: LbPolicy::Random,
                 affinity_seconds: 0,
                 unaccelerated: false,
+                node_only: false,
                 settings: ServiceSettings::default(),
                 layer7: self.resources.is_layer7(name),
                 exists: false,
@@ -122,6 +126,7 @@ impl Engine {
         plan.policy = desired.policy;
         plan.affinity_seconds = desired.affinity_seconds;
         plan.unaccelerated = desired.unaccelerated;
+        plan.node_only = desired.node_only;
         plan.settings = desired.settings;
         plan.layer7 = desired.layer7;
         plan.needs_cursor = desired.policy == LbPolicy::RoundRobin && !service.has_cursor;
@@ -178,6 +183,7 @@ impl<'a> Merge<'a> {
                 policy: LbPolicy::Random,
                 affinity_seconds: 0,
                 unaccelerated: false,
+                node_only: false,
                 settings: ServiceSettings::default(),
                 layer7: false,
                 needs_cursor: false,

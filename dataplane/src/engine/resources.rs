@@ -83,6 +83,7 @@ pub(super) fn keys(listener: &Listener) -> impl Iterator<Item = ServiceKey> + '_
         address: address.to_canonical(),
         port: listener.port,
         protocol: listener.protocol,
+        side: listener.side,
     })
 }
 

@@ -43,6 +43,8 @@ pub(super) struct Service {
     pub(super) affinity_seconds: u32,
     /// Its connections stay with TCP.
     pub(super) unaccelerated: bool,
+    /// Only backends of this node are asked.
+    pub(super) node_only: bool,
     pub(super) settings: ServiceSettings,
     /// Pods reach it through Envoy.
     pub(super) layer7: bool,
@@ -65,6 +67,7 @@ impl Service {
             policy: LbPolicy::Random,
             affinity_seconds: 0,
             unaccelerated: false,
+            node_only: false,
             settings: ServiceSettings::default(),
             layer7: false,
             backends: Vec::new(),
@@ -121,7 +124,8 @@ impl Service {
             flags: self
                 .settings
                 .flags(self.policy, self.layer7)
-                .unaccelerated(self.unaccelerated),
+                .unaccelerated(self.unaccelerated)
+                .node_only(self.node_only),
         }
     }
 }

@@ -12,12 +12,13 @@ pub(super) struct Usage {
     pub(super) cursors: MapUsage,
     pub(super) settings: MapUsage,
     pub(super) states: MapUsage,
+    pub(super) source_ranges: MapUsage,
     /// Entries ever deleted: when it grows, what found no room may find some.
     pub(super) freed: u64,
 }
 
 impl Usage {
-    pub(crate) fn all(&self) -> [MapUsage; 7] {
+    pub(crate) fn all(&self) -> [MapUsage; 8] {
         [
             self.services,
             self.slots,
@@ -26,6 +27,7 @@ impl Usage {
             self.cursors,
             self.settings,
             self.states,
+            self.source_ranges,
         ]
     }
 }

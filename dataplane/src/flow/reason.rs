@@ -66,6 +66,8 @@ texts! {
     REASON_RATE_LIMIT, "rate-limit", "the service gets more new connections than limits.connectionsPerSecond allows";
     REASON_CONNECT_TIMEOUT, "connect-timeout", "the backend did not answer within timeouts.connect";
     REASON_CONNECT_REFUSED, "connect-refused", "the backend refused it";
+    REASON_SOURCE_RANGE, "source-range", "the client is in none of the service's loadBalancerSourceRanges";
+    REASON_NO_PORT, "no-port", "the node has no address or port left from which to send it on";
     REASON_PROXY_DOWN, "proxy-down", "it needs layer 7, and the node's Envoy does not serve";
 }
 

@@ -7,7 +7,9 @@ use std::num::NonZeroU32;
 
 use netlink_packet_core::NLM_F_CREATE;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkExtentMask, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{
+    InfoKind, LinkAttribute, LinkExtentMask, LinkInfo, LinkLayerType, LinkMessage,
+};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
@@ -29,6 +31,8 @@ pub(crate) struct Interface {
     pub(crate) lower: Option<u32>,
     /// Number that the agent's namespace has for the one where the other end is; none if that is the same.
     pub(crate) peer_netns: Option<i32>,
+    /// Its frames have an Ethernet header; those of tunnels that carry IP packets as they are have none.
+    pub(crate) ethernet: bool,
 }
 
 /// Kinds of interfaces that are told apart.
@@ -78,7 +82,9 @@ impl Kernel {
             .into_iter()
             .filter_map(|answer| match answer {
                 RouteNetlinkMessage::NewLink(link) => {
-                    Some((index(link.header.index)?, interface(link.attributes)))
+                    let ethernet = is_ethernet(link.header.link_layer_type);
+                    let found = interface(link.attributes, ethernet);
+                    Some((index(link.header.index)?, found))
                 }
                 _ => None,
             })
@@ -112,14 +118,17 @@ impl Kernel {
         }
     }
 
-    /// The interfaces of the default routes of both families.
-    pub(crate) fn default_routes(&mut self) -> io::Result<BTreeSet<InterfaceIndex>> {
-        let mut found = BTreeSet::new();
+    /// The interfaces that lead to networks, not to single addresses, by the main routing tables of both families; `true` for those of
+    /// default routes.
+    pub(crate) fn networks(&mut self) -> io::Result<BTreeMap<InterfaceIndex, bool>> {
+        let mut found = BTreeMap::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut query = RouteMessage::default();
             query.header.address_family = family;
             let routes = self.client.dump(&RouteNetlinkMessage::GetRoute(query))?;
-            found.extend(routes.iter().flat_map(default_interfaces));
+            for (interface, default) in routes.iter().flat_map(networks) {
+                *found.entry(interface).or_insert(false) |= default;
+            }
         }
         Ok(found)
     }
@@ -168,12 +177,17 @@ pub(crate) fn index(number: u32) -> Option<InterfaceIndex> {
     NonZeroU32::new(number).map(InterfaceIndex)
 }
 
-fn interface(attributes: Vec<LinkAttribute>) -> Interface {
+const fn is_ethernet(kind: LinkLayerType) -> bool {
+    matches!(kind, LinkLayerType::Ether | LinkLayerType::Loopback)
+}
+
+fn interface(attributes: Vec<LinkAttribute>, ethernet: bool) -> Interface {
     let mut found = Interface {
         name: String::new(),
         kind: Kind::Other,
         lower: None,
         peer_netns: None,
+        ethernet,
     };
     for attribute in attributes {
         match attribute {
@@ -232,25 +246,43 @@ fn route(found: &RouteMessage, to: IpAddr) -> Option<Route> {
     })
 }
 
-/// Where a route leads, if it is a default one; several where it has several next hops.
-fn default_interfaces(answer: &RouteNetlinkMessage) -> Vec<InterfaceIndex> {
+/// Where a route leads, and whether it is a default one, if it is for a network; several where it has several next hops.
+fn networks(answer: &RouteNetlinkMessage) -> Vec<(InterfaceIndex, bool)> {
     let RouteNetlinkMessage::NewRoute(found) = answer else {
         return Vec::new();
     };
     let header = &found.header;
-    if header.destination_prefix_length != 0
+    let bits = if header.address_family == AddressFamily::Inet6 {
+        128
+    } else {
+        32
+    };
+    if header.destination_prefix_length == bits
         || header.kind != RouteType::Unicast
         || header.table != RouteHeader::RT_TABLE_MAIN
+        || found.attributes.iter().any(is_of_link)
     {
         return Vec::new();
     }
+    let default = header.destination_prefix_length == 0;
     let hops = |attribute: &RouteAttribute| match attribute {
         RouteAttribute::Oif(number) => vec![*number],
         RouteAttribute::MultiPath(hops) => hops.iter().map(|h| h.interface_index).collect(),
         _ => Vec::new(),
     };
     let numbers = found.attributes.iter().flat_map(hops);
-    numbers.filter_map(index).collect()
+    let interfaces = numbers.filter_map(index);
+    interfaces.map(|index| (index, default)).collect()
+}
+
+/// Every interface has a route to its own link's IPv6 addresses (RFC 4291 2.5.6), and to groups.
+fn is_of_link(attribute: &RouteAttribute) -> bool {
+    match attribute {
+        RouteAttribute::Destination(RouteAddress::Inet6(v6)) => {
+            v6.is_unicast_link_local() || v6.is_multicast()
+        }
+        _ => false,
+    }
 }
 
 fn is_unspecified(via: &RouteAddress) -> bool {

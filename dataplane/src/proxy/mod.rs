@@ -8,7 +8,6 @@ mod request_log;
 mod routing;
 mod span_wire;
 mod spans;
-mod uplinks;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,7 +20,6 @@ pub use owners::Owners;
 pub use relay::Relay;
 pub use routing::{Routing, remove as remove_routing};
 pub use spans::RequestSpans;
-pub use uplinks::{UplinkPrograms, Uplinks, remove_uplinks};
 
 use crate::bpf::{Record, types};
 use crate::tables::Table;
@@ -33,8 +31,6 @@ pub struct ProxyConfig {
     pub ready: watch::Receiver<bool>,
     /// Unix socket where it finds its control plane: the agent listens there.
     pub control: PathBuf,
-    /// Interfaces that lead to other nodes; none: those of the default routes.
-    pub uplinks: Vec<String>,
 }
 
 /// The element of map `proxy_state`.

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::ServiceFlags;
-use weft_proto::model::{LbPolicy, Protocol};
+use weft_proto::model::{LbPolicy, Protocol, Side};
 
 /// Kernel number of a cluster's backends of one address family. Never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,6 +26,8 @@ pub struct ServiceKey {
     pub port: u16,
     /// Transport.
     pub protocol: Protocol,
+    /// Whose connections.
+    pub side: Side,
 }
 
 /// How connections to a [`ServiceKey`] are spread.

@@ -71,11 +71,24 @@ impl ServiceFlags {
         }
     }
 
+    /// These, and whether only backends of this node are asked.
+    #[must_use]
+    pub const fn node_only(self, wanted: bool) -> Self {
+        match wanted {
+            true => Self(self.0 | types::service_flags::SERVICE_NODE_ONLY.0),
+            false => self,
+        }
+    }
+
     /// The kernel reads the service's [`ServiceSettings`].
     #[must_use]
     pub const fn need_settings(self) -> bool {
         use types::service_flags as f;
-        self.0 & !(f::SERVICE_RTT.0 | f::SERVICE_UNACCELERATED.0 | f::SERVICE_LAYER7.0) != 0
+        let others = f::SERVICE_RTT.0
+            | f::SERVICE_UNACCELERATED.0
+            | f::SERVICE_LAYER7.0
+            | f::SERVICE_NODE_ONLY.0;
+        self.0 & !others != 0
     }
 }
 

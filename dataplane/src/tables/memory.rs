@@ -97,6 +97,8 @@ pub fn tables(capacity: usize) -> Tables {
         settings: Box::new(MemoryTable::new("service_settings", capacity)),
         states: Box::new(MemoryTable::new("service_states", capacity)),
         health: Box::new(MemoryTable::new("backend_health", capacity)),
+        source_ranges: Box::new(MemoryTable::new("source_ranges", capacity)),
+        nat: Box::new(MemoryTable::new("nat_settings", 1)),
         ids: Box::new(MemoryTable::new("ids", 1)),
     }
 }

@@ -9,6 +9,7 @@ mod keys;
 mod limits;
 pub mod memory;
 pub mod mtls;
+mod outside;
 pub mod policy;
 mod services;
 mod slots;
@@ -21,6 +22,7 @@ pub use keys::{
     ServiceKey, Slot, SlotKey,
 };
 pub use limits::{BackendHealth, ServiceFlags, ServiceSettings, ServiceState};
+pub use outside::{LetIn, NatSettings, NodeSidePorts, SourceRangeKey, UplinkEntry};
 pub use usage::MapUsage;
 
 /// A map that the agent writes and reads.
@@ -112,6 +114,10 @@ pub struct Tables {
     pub states: Box<dyn Table<ServiceId, ServiceState>>,
     /// Backends that failed lately, written by the kernel alone.
     pub health: Box<dyn Table<BackendId, BackendHealth>>,
+    /// Who may reach which service from outside.
+    pub source_ranges: Box<dyn Table<SourceRangeKey, LetIn>>,
+    /// One entry: whether any is for clients outside.
+    pub nat: Box<dyn Table<u32, NatSettings>>,
     /// One entry: the next ids to give out, so that none is used again after a restart.
     pub ids: Box<dyn Table<u32, AllocatedIds>>,
 }

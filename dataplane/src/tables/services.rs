@@ -1,6 +1,6 @@
 //! Map `services`: (VIP, port, protocol) to how its connections are spread.
 
-use weft_proto::model::{LbPolicy, Protocol};
+use weft_proto::model::{LbPolicy, Protocol, Side};
 
 use super::{BackendId, Generation, ServiceEntry, ServiceFlags, ServiceId, ServiceKey};
 use crate::bpf::{Record, types};
@@ -14,7 +14,7 @@ impl Record for ServiceKey {
             addr: address::to_raw(self.address),
             port: self.port.to_be(),
             protocol: self.protocol.number(),
-            pad: 0,
+            outside: u8::from(self.side == Side::Outside),
         }
     }
 
@@ -26,6 +26,10 @@ impl Record for ServiceKey {
             address: address::from_raw(raw.addr),
             port: u16::from_be(raw.port),
             protocol,
+            side: match raw.outside {
+                0 => Side::Inside,
+                _ => Side::Outside,
+            },
         })
     }
 }

@@ -8,8 +8,8 @@ use crate::engine::Closer;
 use crate::tables::memory::MemoryTable;
 use crate::tables::watched::{Faults, Watcher, watched};
 use crate::tables::{
-    AllocatedIds, BackendEntry, BackendId, BackendLoad, ServiceEntry, ServiceId, ServiceKey,
-    ServiceSettings, ServiceState, Slot, SlotKey, Tables,
+    AllocatedIds, BackendEntry, BackendId, BackendLoad, LetIn, NatSettings, ServiceEntry,
+    ServiceId, ServiceKey, ServiceSettings, ServiceState, Slot, SlotKey, SourceRangeKey, Tables,
 };
 
 /// Sizes of the tables.
@@ -38,6 +38,8 @@ pub(super) struct Kernel {
     pub(super) cursors: MemoryTable<ServiceId, u64>,
     pub(super) settings: MemoryTable<ServiceId, ServiceSettings>,
     pub(super) states: MemoryTable<ServiceId, ServiceState>,
+    pub(super) source_ranges: MemoryTable<SourceRangeKey, LetIn>,
+    pub(super) nat: MemoryTable<u32, NatSettings>,
     pub(super) ids: MemoryTable<u32, AllocatedIds>,
     control: Arc<Mutex<Control>>,
 }
@@ -60,6 +62,8 @@ pub(super) struct Dump {
     cursors: BTreeMap<ServiceId, u64>,
     settings: BTreeMap<ServiceId, ServiceSettings>,
     states: BTreeMap<ServiceId, ServiceState>,
+    source_ranges: BTreeMap<SourceRangeKey, LetIn>,
+    nat: BTreeMap<u32, NatSettings>,
     ids: BTreeMap<u32, AllocatedIds>,
 }
 
@@ -73,6 +77,8 @@ impl Kernel {
             cursors: MemoryTable::new("cursors", sizes.services),
             settings: MemoryTable::new("service_settings", sizes.services),
             states: MemoryTable::new("service_states", sizes.services),
+            source_ranges: MemoryTable::new("source_ranges", sizes.services),
+            nat: MemoryTable::new("nat_settings", 1),
             ids: MemoryTable::new("ids", 1),
             control: Arc::default(),
         }
@@ -88,6 +94,8 @@ impl Kernel {
             settings: watched(self, &self.settings),
             states: watched(self, &self.states),
             health: Box::new(MemoryTable::new("backend_health", 0)),
+            source_ranges: watched(self, &self.source_ranges),
+            nat: watched(self, &self.nat),
             ids: watched(self, &self.ids),
         }
     }
@@ -101,6 +109,8 @@ impl Kernel {
             cursors: self.cursors.with(|m| m.clone()),
             settings: self.settings.with(|m| m.clone()),
             states: self.states.with(|m| m.clone()),
+            source_ranges: self.source_ranges.with(|m| m.clone()),
+            nat: self.nat.with(|m| m.clone()),
             ids: self.ids.with(|m| m.clone()),
         }
     }

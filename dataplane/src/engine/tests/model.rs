@@ -92,6 +92,7 @@ pub(super) fn vip(address: &str) -> ServiceKey {
         address: address.parse().expect("address"),
         port: 80,
         protocol: Protocol::Tcp,
+        side: weft_proto::model::Side::Inside,
     }
 }
 

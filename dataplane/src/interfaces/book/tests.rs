@@ -26,6 +26,7 @@ fn interfaces(numbers: &[u32]) -> BTreeMap<InterfaceIndex, Interface> {
         kind: Kind::Other,
         lower: None,
         peer_netns: None,
+        ethernet: true,
     };
     numbers.iter().map(|n| (at(*n), interface(n))).collect()
 }

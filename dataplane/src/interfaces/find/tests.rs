@@ -41,6 +41,7 @@ fn interfaces() -> BTreeMap<InterfaceIndex, Interface> {
         kind,
         lower,
         peer_netns: None,
+        ethernet: true,
     };
     BTreeMap::from([
         (at(UPLINK), interface("eth0", Kind::Other, None)),

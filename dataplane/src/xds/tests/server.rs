@@ -205,6 +205,7 @@ impl Service {
             address: self.vip.parse().expect("address"),
             port: 80,
             protocol: model::Protocol::Tcp,
+            side: weft_proto::model::Side::Inside,
         }
     }
 }
