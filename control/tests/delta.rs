@@ -291,3 +291,45 @@ async fn a_slow_reader_catches_up_and_costs_nobody_anything() {
     eprintln!("caught up after {responses} responses");
     slow.assert_silent().await;
 }
+
+/// What comes to a node from outside is the kernel's: to an Envoy it would be the same address twice.
+#[tokio::test]
+async fn listeners_for_outside_are_for_all_but_envoys() {
+    let manifest = "
+apiVersion: v1
+kind: Service
+metadata: {name: cart, namespace: shop}
+spec:
+  clusterIP: 10.96.0.1
+  externalIPs: [192.0.2.1]
+  externalTrafficPolicy: Local
+  ports: [{port: 80}]
+";
+    let lab = Lab::start(&[("cart.yaml", manifest)]).await;
+    let outside = [
+        format!("{CART}@outside"),
+        format!("{CART}@outside-external"),
+    ];
+    for (user_agent, wanted) in [("weft-agent", true), ("", true), ("envoy", false)] {
+        let mut stream = lab.delta("n1").await;
+        for (resource_type, more) in [Cluster, Listener].into_iter().zip(&outside) {
+            stream.introduce(user_agent, resource_type).await;
+            let expected = [CART, more.as_str()];
+            let expected = if wanted {
+                &expected[..]
+            } else {
+                &expected[..1]
+            };
+            assert_eq!(names(&stream.next().await), expected);
+        }
+        // Of what it was not told, it is not told either that it is gone.
+        if !wanted {
+            lab.remove("cart.yaml");
+            for removed in [Listener, Cluster] {
+                let gone = stream.next().await;
+                assert_eq!(gone.type_url, removed.type_url());
+                assert_eq!(gone.removed_resources, [CART]);
+            }
+        }
+    }
+}

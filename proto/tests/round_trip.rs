@@ -11,11 +11,11 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 use weft_proto::convert::{decode, encode};
-use weft_proto::model::policy::IpProtocol;
+use weft_proto::model::policy::{Cidr, IpProtocol};
 use weft_proto::model::{
     Cluster, ClusterEndpoints, Endpoint, EndpointSource, Health, Layer, LbPolicy, Listener,
     Locality, LocalityMode, Mtls, MtlsMode, NamedPort, Outlier, Problem, Protocol, Resource,
-    ServiceRef, Severity, Workload, WorkloadKind,
+    ServiceRef, Severity, Side, Workload, WorkloadKind,
 };
 
 fn name() -> impl Strategy<Value = String> {
@@ -148,6 +148,20 @@ fn outlier() -> impl Strategy<Value = Outlier> {
     )
 }
 
+/// What is said of listeners for outside alone.
+type Outside = (Side, Vec<Cidr>, Option<u16>);
+
+fn side() -> impl Strategy<Value = Outside> {
+    prop_oneof![
+        Just((Side::Inside, Vec::new(), None)),
+        (vec(policies::cidr(), 0..4), option::of(1u16..)).prop_map(|(ranges, port)| (
+            Side::Outside,
+            ranges,
+            port
+        )),
+    ]
+}
+
 fn listener() -> impl Strategy<Value = Listener> {
     let service = option::of(("[a-z]{1,5}", "[a-z]{1,5}", "[a-z]{0,5}")).prop_map(|s| {
         s.map(|(namespace, name, port_name)| ServiceRef {
@@ -166,9 +180,12 @@ fn listener() -> impl Strategy<Value = Listener> {
         name(),
         times,
         option::of(1u32..),
+        side(),
     )
         .prop_map(
-            |(name, service, addresses, port, tcp, cluster, (idle_timeout, longest), rate)| {
+            |(name, service, addresses, port, tcp, cluster, times, rate, outside)| {
+                let (idle_timeout, longest) = times;
+                let (side, source_ranges, health_check_port) = outside;
                 Listener {
                     name,
                     service,
@@ -177,9 +194,9 @@ fn listener() -> impl Strategy<Value = Listener> {
                     protocol: if tcp { Protocol::Tcp } else { Protocol::Udp },
                     cluster,
                     layer: Layer::Four,
-                    side: weft_proto::model::Side::Inside,
-                    source_ranges: Vec::new(),
-                    health_check_port: None,
+                    side,
+                    source_ranges,
+                    health_check_port,
                     idle_timeout,
                     // Envoy's udp_proxy has no such limit; ours is in milliseconds.
                     max_duration: longest.map(|d| {

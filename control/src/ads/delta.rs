@@ -104,12 +104,12 @@ impl Session for DeltaSession {
         request: DeltaDiscoveryRequest,
         snapshot: &Snapshot,
     ) -> Result<(), Status> {
-        let node = self.node.note(request.node.as_ref())?;
-        let Some(resource_type) = super::server::known_type(&node, &request.type_url)? else {
+        let client = self.node.note(request.node.as_ref())?;
+        let Some(resource_type) = super::server::known_type(&client.id, &request.type_url)? else {
             return Ok(());
         };
         if !request.response_nonce.is_empty() || request.error_detail.is_some() {
-            self.note_answer(&node, resource_type, &request);
+            self.note_answer(&client.id, resource_type, &request);
         }
         let table = snapshot.table(resource_type);
         if let Some(subscription) = self.subscriptions.get_mut(&resource_type) {
@@ -120,7 +120,7 @@ impl Session for DeltaSession {
             )
         } else {
             let subscription = Subscription::new(
-                node,
+                client,
                 &request.resource_names_subscribe,
                 request.initial_resource_versions,
                 table,

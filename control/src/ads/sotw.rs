@@ -10,7 +10,7 @@ use weft_proto::resource::ResourceType;
 
 use super::history::History;
 use super::nack::Nacks;
-use super::node::NodeId;
+use super::node::{Client, NodeId};
 use super::store::{Entry, Snapshot, Table, Version};
 use super::stream::Session;
 use super::subscription::MAX_NAMES;
@@ -29,7 +29,7 @@ pub(super) struct SotwSession {
 /// What the client wants of one type, and what it was sent last.
 #[derive(Debug)]
 struct Watch {
-    node: Arc<str>,
+    client: Client,
     /// `None`: everything.
     names: Option<BTreeSet<Arc<str>>>,
     /// Nonce of the last response; empty before the first.
@@ -51,10 +51,10 @@ impl Watch {
     fn state(&self, table: &Table) -> Vec<(Arc<str>, Entry)> {
         let owned = |(name, entry): (&Arc<str>, &Entry)| (Arc::clone(name), entry.clone());
         let mut state: Vec<_> = match &self.names {
-            None => table.iter_for(&self.node).map(owned).collect(),
+            None => table.iter_for(&self.client).map(owned).collect(),
             Some(names) => names
                 .iter()
-                .filter_map(|n| table.get_for(&self.node, n))
+                .filter_map(|n| table.get_for(&self.client, n))
                 .map(owned)
                 .collect(),
         };
@@ -100,7 +100,7 @@ impl SotwSession {
 
     fn first_request(
         &mut self,
-        node: Arc<str>,
+        client: Client,
         resource_type: ResourceType,
         request: DiscoveryRequest,
         names: Option<BTreeSet<Arc<str>>>,
@@ -109,7 +109,7 @@ impl SotwSession {
         self.watches.insert(
             resource_type,
             Watch {
-                node,
+                client,
                 // Who names nothing at first wants everything.
                 names: names.filter(|n| !n.is_empty()),
                 version: request.version_info,
@@ -145,13 +145,13 @@ impl Session for SotwSession {
     type Response = DiscoveryResponse;
 
     fn on_request(&mut self, request: DiscoveryRequest, snapshot: &Snapshot) -> Result<(), Status> {
-        let node = self.node.note(request.node.as_ref())?;
-        let Some(resource_type) = super::server::known_type(&node, &request.type_url)? else {
+        let client = self.node.note(request.node.as_ref())?;
+        let Some(resource_type) = super::server::known_type(&client.id, &request.type_url)? else {
             return Ok(());
         };
         let names = wanted_names(&request)?;
         let Some(watch) = self.watches.get_mut(&resource_type) else {
-            self.first_request(node, resource_type, request, names, snapshot);
+            self.first_request(client, resource_type, request, names, snapshot);
             return Ok(());
         };
         if request.response_nonce != watch.nonce {
@@ -169,7 +169,7 @@ impl Session for SotwSession {
                 .filter(|(name, _)| watch.wants(name))
                 .collect();
         }
-        self.note_answer(&node, resource_type, &request);
+        self.note_answer(&client.id, resource_type, &request);
         Ok(())
     }
 

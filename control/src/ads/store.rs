@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::Batch;
 use super::content::Content;
+use super::node::Client;
 
 /// Removed names that are remembered so that streams find them by their cursor; past this, the older half is forgotten.
 const MAX_TOMBSTONES: usize = 1 << 16;
@@ -53,6 +54,8 @@ pub struct Entry {
     pub by_name: bool,
     /// The only node that it is for; `None`: whoever asks.
     node: Option<Arc<str>>,
+    /// Whether it means nothing to Envoys.
+    is_for_kernel: bool,
     /// When it last changed, on the store's own clock.
     changed: u64,
     /// Number of its name in this table.
@@ -97,23 +100,22 @@ impl Entry {
         self.id
     }
 
-    /// Whether a stream of this node may see it. `node` is the name of a node, or of a part of one: `n1/envoy`.
-    fn is_for(&self, node: &str) -> bool {
-        let name = node.split_once('/').map_or(node, |(name, _)| name);
-        self.node.as_deref().is_none_or(|own| own == name)
+    /// Whether a stream of this client may see it.
+    fn is_for(&self, client: &Client) -> bool {
+        let node = self.node.as_deref();
+        node.is_none_or(|own| own == client.node()) && !(self.is_for_kernel && client.is_envoy)
     }
 }
 
 impl Table {
-    /// The resource of this name, if it is for this node.
-    #[must_use]
-    pub fn get_for(&self, node: &str, name: &str) -> Option<(&Arc<str>, &Entry)> {
-        self.get(name).filter(|(_, entry)| entry.is_for(node))
+    /// The resource of this name, if it is for this client.
+    pub(super) fn get_for(&self, client: &Client, name: &str) -> Option<(&Arc<str>, &Entry)> {
+        self.get(name).filter(|(_, entry)| entry.is_for(client))
     }
 
-    /// What this node gets if it asks for everything, in no order.
-    pub fn iter_for(&self, node: &str) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
-        self.for_all().filter(move |(_, e)| e.is_for(node))
+    /// What this client gets if it asks for everything, in no order.
+    pub(super) fn iter_for(&self, client: &Client) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
+        self.for_all().filter(move |(_, e)| e.is_for(client))
     }
 
     /// The resource of this name.
@@ -370,6 +372,7 @@ impl Store {
                         version,
                         by_name: r.is_by_name(),
                         node: r.node().map(Arc::from),
+                        is_for_kernel: r.is_for_kernel(),
                         content: Content::new(r),
                         changed: 0,
                         id: 0,

@@ -10,6 +10,7 @@ use tonic::Status;
 use weft_proto::envoy::envoy::service::discovery::v3::Resource;
 
 use super::ids::Ids;
+use super::node::Client;
 use super::store::{Entry, Id, Table};
 
 /// More names than any cluster has; each costs memory here.
@@ -28,7 +29,7 @@ pub(super) struct Chunk {
 #[derive(Debug)]
 pub(super) struct Subscription {
     /// Whose stream it is.
-    node: Arc<str>,
+    client: Client,
     wildcard: bool,
     /// Names asked for, of resources that there are.
     asked: Ids,
@@ -50,7 +51,7 @@ pub(super) struct Subscription {
 impl Subscription {
     /// From the first request of the type: what to send is all that it asks for and does not have in this version.
     pub(super) fn new(
-        node: Arc<str>,
+        client: Client,
         subscribe: &[String],
         initial_versions: HashMap<String, String>,
         table: &Table,
@@ -61,7 +62,7 @@ impl Subscription {
             wildcard: subscribe.is_empty(),
             seen: now,
             owes_answer: true,
-            node,
+            client,
             asked: Ids::default(),
             nothing: BTreeSet::new(),
             held: Ids::default(),
@@ -72,7 +73,7 @@ impl Subscription {
         check_count(initial_versions.len())?;
         let mut outdated = Vec::new();
         for (name, version) in initial_versions {
-            match table.get_for(&new.node, &name) {
+            match table.get_for(&new.client, &name) {
                 Some((_, entry)) => {
                     new.held.insert(entry.id());
                     if entry.version.to_string() != version {
@@ -119,7 +120,7 @@ impl Subscription {
                 self.wildcard = true;
                 continue;
             }
-            if let Some((name, entry)) = table.get_for(&self.node, name) {
+            if let Some((name, entry)) = table.get_for(&self.client, name) {
                 let id = entry.id();
                 self.asked.insert(id);
                 self.forget_removal(name);
@@ -145,7 +146,7 @@ impl Subscription {
             self.removed.retain(|name| nothing.contains(name));
             return;
         }
-        let found = table.get_for(&self.node, name);
+        let found = table.get_for(&self.client, name);
         let was_asked = match found {
             Some((_, entry)) => self.asked.remove(entry.id()),
             None => self.nothing.remove(name),
@@ -189,7 +190,7 @@ impl Subscription {
             )
         })?;
         for name in changed {
-            match table.get_for(&self.node, name) {
+            match table.get_for(&self.client, name) {
                 Some((name, entry)) => self.is_there(name, entry),
                 None => self.is_gone(name, table.id(name)),
             }
@@ -241,7 +242,7 @@ impl Subscription {
     /// Puts everything that a wildcard covers and the client does not have on the list.
     fn send_missing(&mut self, table: &Table) {
         if self.wildcard {
-            for (_, entry) in table.iter_for(&self.node) {
+            for (_, entry) in table.iter_for(&self.client) {
                 if !self.held.contains(entry.id()) {
                     self.upserts.insert(entry.id());
                 }
@@ -267,7 +268,7 @@ impl Subscription {
         let mut bytes = 0;
         let mut done = Vec::new();
         for id in self.upserts.iter() {
-            let there = table.name(id).and_then(|n| table.get_for(&self.node, n));
+            let there = table.name(id).and_then(|n| table.get_for(&self.client, n));
             if let Some((name, entry)) = there {
                 let any = entry.any();
                 bytes += name.len() + any.value.len() + any.type_url.len();

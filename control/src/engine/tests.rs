@@ -48,9 +48,11 @@ fn manifest() -> impl Strategy<Value = Value> {
                 },
             })
         ),
-        (name(), name()).prop_map(|(name, zone)| json!({
+        balancer(),
+        (name(), name(), 1..3u8).prop_map(|(name, zone, ip)| json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": zone}},
+            "status": {"addresses": [{"type": "InternalIP", "address": format!("172.16.0.{ip}")}]},
         })),
         (name(), name(), 1..4u8, prop::option::of(name()), any::<bool>()).prop_map(
             |(name, service, ip, pod, ready)| json!({
@@ -92,6 +94,27 @@ fn manifest() -> impl Strategy<Value = Value> {
             },
         })),
     ]
+}
+
+/// A service that clients outside reach, perhaps at what others want too.
+fn balancer() -> impl Strategy<Value = Value> {
+    let name = prop::sample::select(&NAMES[..]);
+    let local = prop::sample::select(&["Cluster", "Local"][..]);
+    (name, 1..3u8, 1..3u16, local.clone(), local).prop_map(|(name, ip, port, inside, outside)| {
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name},
+            "spec": {
+                "type": "LoadBalancer", "clusterIP": format!("10.96.0.{ip}"),
+                "externalIPs": [format!("192.0.2.{ip}")],
+                "internalTrafficPolicy": inside, "externalTrafficPolicy": outside,
+                "loadBalancerSourceRanges": [format!("203.0.113.{ip}/32")],
+                "healthCheckNodePort": 30000 + port,
+                "ports": [{"port": 80, "nodePort": 30001}],
+            },
+            "status": {"loadBalancer": {"ingress": [{"ip": format!("198.51.100.{port}")}]}},
+        })
+    })
 }
 
 /// Policies whose meaning depends on namespaces, which come and go with their labels and with pods.
@@ -191,6 +214,17 @@ impl World {
         self.engine.translate(&mut batch);
         self.engine.publish_batch(batch);
     }
+
+    /// Names of what is new or another with `object`.
+    fn changed(&mut self, object: Object) -> Vec<String> {
+        let before = published(&self.store);
+        self.tell(Event::Applied(object));
+        let after = published(&self.store).into_iter();
+        after
+            .filter(|(name, version)| before.get(name) != Some(version))
+            .map(|((_, name), _)| name)
+            .collect()
+    }
 }
 
 proptest! {
@@ -271,17 +305,7 @@ fn a_change_touches_the_policies_that_it_concerns_and_no_others() {
     for (name, team) in [("red", "red"), ("blue", "blue")] {
         world.tell(Event::Applied(policy(name, team, 80)));
     }
-    let mut changed = |object: Object| {
-        let before = published(&world.store);
-        world.tell(Event::Applied(object));
-        let after = published(&world.store);
-        let differing = after
-            .iter()
-            .filter(|(name, v)| before.get(*name) != Some(v));
-        differing
-            .map(|((_, name), _)| name.clone())
-            .collect::<Vec<_>>()
-    };
+    let mut changed = |object| world.changed(object);
     let red = "networkpolicy/default/red#ingress";
     let blue = "networkpolicy/default/blue#ingress";
     assert_eq!(changed(policy("red", "red", 81)), [red]);
@@ -289,4 +313,53 @@ fn a_change_touches_the_policies_that_it_concerns_and_no_others() {
     assert_eq!(changed(namespace("b", "blue")), [blue, red]);
     assert!(changed(namespace("c", "green")).is_empty());
     assert!(changed(namespace("c", "yellow")).is_empty());
+}
+
+#[test]
+fn a_change_touches_the_listeners_that_have_the_address_and_no_others() {
+    let mut world = World::new();
+    let node = |ip: &str| {
+        object(&json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"},
+            "status": {"addresses": [{"type": "InternalIP", "address": ip}]},
+        }))
+    };
+    let service = |name: &str, kind: &str, ip: u8, ingress: &[&str]| {
+        let ingress = ingress.iter().map(|ip| json!({"ip": ip}));
+        object(&json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {
+                "type": kind, "clusterIP": format!("10.96.0.{ip}"),
+                "externalTrafficPolicy": "Local", "healthCheckNodePort": 31000 + u16::from(ip),
+                "ports": [{"port": 80, "nodePort": 30000 + u16::from(ip)}],
+            },
+            "status": {"loadBalancer": {"ingress": ingress.collect::<Vec<_>>()}},
+        }))
+    };
+    world.tell(Event::Applied(node("172.16.0.1")));
+    for (name, kind, ip) in [
+        ("plain", "ClusterIP", 1),
+        ("nodes", "NodePort", 2),
+        ("balanced", "LoadBalancer", 3),
+    ] {
+        world.tell(Event::Applied(service(name, kind, ip, &[])));
+    }
+    let mut changed = |object| world.changed(object);
+    assert_eq!(
+        changed(service("balanced", "LoadBalancer", 3, &["198.51.100.3"])),
+        [
+            "default/balanced:80/tcp",
+            "default/balanced:80/tcp@outside-balancer"
+        ]
+    );
+    assert_eq!(
+        changed(node("172.16.0.2")),
+        [
+            "default/balanced:80/tcp@nodes",
+            "default/balanced:80/tcp@outside-nodes",
+            "default/nodes:80/tcp@nodes",
+            "default/nodes:80/tcp@outside-nodes",
+            "node/n1",
+        ]
+    );
 }

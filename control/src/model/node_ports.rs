@@ -18,6 +18,17 @@ pub struct NodePort {
     pub protocol: Protocol,
 }
 
+impl NodePort {
+    /// Where a node answers whether it has a backend: taken from the same range.
+    #[must_use]
+    pub const fn health_check(port: u16) -> Self {
+        Self {
+            port,
+            protocol: Protocol::Tcp,
+        }
+    }
+}
+
 /// All of them. An API server gives each to one service; a folder may say anything.
 #[derive(Debug, Default)]
 pub(super) struct NodePorts(HashMap<NodePort, BTreeSet<Claimant>>);
@@ -57,12 +68,14 @@ impl NodePorts {
 }
 
 fn ports(service: &Service) -> impl Iterator<Item = NodePort> {
-    service.ports.iter().filter_map(|port| {
+    let balanced = service.ports.iter().filter_map(|port| {
         Some(NodePort {
             port: port.node_port?,
             protocol: port.protocol,
         })
-    })
+    });
+    let health_check = service.outside.health_check_port;
+    balanced.chain(health_check.map(NodePort::health_check))
 }
 
 impl Model {

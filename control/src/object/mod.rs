@@ -29,7 +29,7 @@ pub use route::{
     BackendRef, PathRewrite, Route, RouteBackend, RouteParent, RouteRule, RuleAction, RuleForward,
     RuleRedirect,
 };
-pub use service::{Service, ServicePort, SlicePort, TargetPort};
+pub use service::{Outside, Service, ServicePort, SlicePort, TargetPort};
 pub use subject::Subject;
 pub use traffic_policy::TrafficPolicy;
 

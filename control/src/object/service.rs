@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use weft_proto::model::policy::Cidr;
 use weft_proto::model::{LocalityMode, Protocol};
 
 /// A port of an EndpointSlice.
@@ -41,11 +42,28 @@ pub struct ServicePort {
     pub node_port: Option<u16>,
 }
 
+/// How clients outside the cluster reach a service, besides node ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outside {
+    /// `externalIPs` that are nothing else.
+    pub external_ips: Vec<IpAddr>,
+    /// Where load balancers send their packets on as they are.
+    pub balancer_ips: Vec<IpAddr>,
+    /// The clients that get in at `balancer_ips`. Empty: all.
+    pub source_ranges: Vec<Cidr>,
+    /// From `externalTrafficPolicy` and `trafficDistribution`.
+    pub locality: LocalityMode,
+    /// Where load balancers ask each node for a backend of its own.
+    pub health_check_port: Option<u16>,
+}
+
 /// A service with virtual addresses, or one without, which Weft leaves alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// `clusterIPs`, `externalIPs` and load balancer addresses, each once. Empty for headless and ExternalName services.
     pub addresses: Vec<IpAddr>,
+    /// What is for clients outside the cluster.
+    pub outside: Outside,
     /// Labels of its pods; empty when its endpoints come from elsewhere.
     pub selector: BTreeMap<String, String>,
     /// No (port, protocol) appears twice.

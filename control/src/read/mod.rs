@@ -4,6 +4,7 @@
 //! named down to the field, and everything else is used.
 
 mod access;
+mod cidr;
 mod duration;
 mod endpoint_slice;
 mod envelope;

@@ -2,16 +2,17 @@
 //!
 //! See <https://kubernetes.io/docs/reference/networking/virtual-ips/>.
 
+mod addresses;
+mod outside;
+
 use std::collections::HashSet;
-use std::net::IpAddr;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{
-    Service as Manifest, ServicePort as ManifestPort, ServiceSpec, ServiceStatus,
-};
+use k8s_openapi::api::core::v1::{Service as Manifest, ServicePort as ManifestPort, ServiceSpec};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use weft_proto::model::LocalityMode;
 
+use self::addresses::Addresses;
 use super::fields;
 use super::findings::Findings;
 use super::names::shown;
@@ -24,104 +25,22 @@ const MAX_AFFINITY_SECONDS: i32 = 86_400;
 pub(super) fn read(manifest: &Manifest, findings: &mut Findings) -> Service {
     let empty = ServiceSpec::default();
     let spec = manifest.spec.as_ref().unwrap_or(&empty);
+    let addresses = Addresses::read(spec, manifest.status.as_ref(), findings);
+    let is_local = is_local(spec, findings);
+    let near = near(spec, findings);
     Service {
-        addresses: addresses(spec, manifest.status.as_ref(), findings),
+        addresses: addresses.all(),
+        outside: outside::read(manifest, spec, addresses, near, findings),
         selector: spec.selector.clone().unwrap_or_default(),
         ports: ports(spec, findings),
         affinity: affinity(spec, findings),
-        locality: locality(spec, findings),
+        locality: if is_local {
+            LocalityMode::NodeOnly
+        } else {
+            near
+        },
         publish_not_ready: spec.publish_not_ready_addresses.unwrap_or(false),
     }
-}
-
-/// Every address the service answers on; none when Weft is to leave it alone.
-fn addresses(
-    spec: &ServiceSpec,
-    status: Option<&ServiceStatus>,
-    findings: &mut Findings,
-) -> Vec<IpAddr> {
-    match spec.type_.as_deref().unwrap_or("ClusterIP") {
-        "ClusterIP" | "NodePort" | "LoadBalancer" => {}
-        "ExternalName" => return Vec::new(),
-        other => {
-            findings.invalid(
-                "spec.type",
-                format!(
-                    "{} is not ClusterIP, NodePort, LoadBalancer or ExternalName",
-                    shown(other)
-                ),
-            );
-            return Vec::new();
-        }
-    }
-    let Some(mut all) = cluster_ips(spec, findings) else {
-        return Vec::new();
-    };
-    let external = spec.external_ips.iter().flatten().map(String::as_str);
-    all.extend(fields::addresses(
-        external,
-        "spec.externalIPs",
-        "",
-        findings,
-    ));
-    all.extend(load_balancer(status, findings));
-    let mut seen = HashSet::new();
-    all.retain(|ip| seen.insert(*ip));
-    all
-}
-
-/// `None` for a headless service.
-fn cluster_ips(spec: &ServiceSpec, findings: &mut Findings) -> Option<Vec<IpAddr>> {
-    let list = spec.cluster_ips.as_deref().unwrap_or_default();
-    let single = spec.cluster_ip.as_deref().unwrap_or_default();
-    if single == "None" || list.first().is_some_and(|ip| ip == "None") {
-        return None;
-    }
-    if !list.is_empty() {
-        return Some(fields::addresses(
-            list.iter().map(String::as_str),
-            "spec.clusterIPs",
-            "",
-            findings,
-        ));
-    }
-    if single.is_empty() {
-        findings.unsupported(
-            "spec.clusterIP",
-            "is missing, and there is no API server here that would assign one: give an address, or None for a headless service",
-        );
-        return Some(Vec::new());
-    }
-    match fields::address(single) {
-        Ok(ip) => Some(vec![ip]),
-        Err(message) => {
-            findings.invalid("spec.clusterIP", message);
-            Some(Vec::new())
-        }
-    }
-}
-
-fn load_balancer(status: Option<&ServiceStatus>, findings: &mut Findings) -> Vec<IpAddr> {
-    let ingress = status
-        .and_then(|s| s.load_balancer.as_ref())
-        .and_then(|l| l.ingress.as_ref());
-    let mut all = Vec::new();
-    for (i, entry) in ingress.into_iter().flatten().enumerate() {
-        // ipMode Proxy: the balancer wants to see the traffic itself.
-        if entry.ip_mode.as_deref() == Some("Proxy") {
-            continue;
-        }
-        let Some(text) = entry.ip.as_deref().filter(|ip| !ip.is_empty()) else {
-            continue;
-        };
-        match fields::address(text) {
-            Ok(ip) => all.push(ip),
-            Err(message) => {
-                findings.invalid(format!("status.loadBalancer.ingress[{i}].ip"), message);
-            }
-        }
-    }
-    all
 }
 
 fn ports(spec: &ServiceSpec, findings: &mut Findings) -> Vec<ServicePort> {
@@ -248,15 +167,21 @@ fn affinity(spec: &ServiceSpec, findings: &mut Findings) -> Option<Duration> {
     }
 }
 
-fn locality(spec: &ServiceSpec, findings: &mut Findings) -> LocalityMode {
+fn is_local(spec: &ServiceSpec, findings: &mut Findings) -> bool {
     match spec.internal_traffic_policy.as_deref().unwrap_or("Cluster") {
-        "Cluster" => {}
-        "Local" => return LocalityMode::NodeOnly,
-        other => findings.invalid(
-            "spec.internalTrafficPolicy",
-            format!("{} is not Cluster or Local", shown(other)),
-        ),
+        "Cluster" => false,
+        "Local" => true,
+        other => {
+            findings.invalid(
+                "spec.internalTrafficPolicy",
+                format!("{} is not Cluster or Local", shown(other)),
+            );
+            false
+        }
     }
+}
+
+fn near(spec: &ServiceSpec, findings: &mut Findings) -> LocalityMode {
     match spec.traffic_distribution.as_deref() {
         None | Some("") => LocalityMode::None,
         Some("PreferClose" | "PreferSameZone") => LocalityMode::PreferZone,

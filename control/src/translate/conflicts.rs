@@ -60,21 +60,26 @@ fn shared_node_ports(model: &Model, name: &ObjectName) -> Vec<Problem> {
     let Some(entry) = model.service(name) else {
         return Vec::new();
     };
-    let ports = balanced_ports(&entry.spec).iter();
-    let lost = ports.filter_map(|port| {
+    let ports = balanced_ports(&entry.spec).iter().filter_map(|port| {
         let claim = NodePort {
             port: port.node_port?,
             protocol: port.protocol,
         };
-        let winner = model.node_port(claim)?;
-        (winner.service != *name).then_some((claim, winner))
+        Some(("spec.ports", claim))
     });
-    lost.map(|(claim, winner)| {
+    let health_check = entry.spec.outside.health_check_port;
+    let health_check =
+        health_check.map(|port| ("spec.healthCheckNodePort", NodePort::health_check(port)));
+    let lost = ports.chain(health_check).filter_map(|(field, claim)| {
+        let winner = model.node_port(claim)?;
+        (winner.service != *name).then_some((field, claim, winner))
+    });
+    lost.map(|(field, claim, winner)| {
         problem(
             Kind::Service,
             name,
             entry,
-            "spec.ports",
+            field,
             format!(
                 "node port {}/{} belongs to Service {}, which comes first (the older, then the first by name): give this one another",
                 claim.port, claim.protocol, winner.service

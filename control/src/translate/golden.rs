@@ -17,7 +17,7 @@ use weft_proto::envoy::envoy::extensions::filters::http::rbac::v3::RbacPerRoute;
 use weft_proto::model::policy::Tier;
 use weft_proto::model::{
     Cluster, ClusterEndpoints, EndpointSource, Layer, Listener, Mtls, Policy, Problem, Resource,
-    Workload,
+    Side, Workload,
 };
 use weft_proto::resource::ResourceType;
 
@@ -224,7 +224,11 @@ fn show(out: &mut String, resource: &Resource) {
 
 fn show_cluster(out: &mut String, c: &Cluster) {
     writeln!(out, "---\ncluster: {}", c.name).unwrap();
-    assert_eq!(c.endpoints, EndpointSource::Eds(c.name.clone()));
+    match &c.endpoints {
+        EndpointSource::Eds(of) if *of == c.name => {}
+        EndpointSource::Eds(of) => writeln!(out, "endpoints: {of}").unwrap(),
+        EndpointSource::Static(_) => unreachable!("endpoints come by themselves"),
+    }
     writeln!(out, "policy: {}", c.policy.as_str()).unwrap();
     writeln!(out, "locality: {}", c.locality.as_str()).unwrap();
     for (field, value) in [
@@ -285,6 +289,16 @@ fn show_listener(out: &mut String, l: &Listener) {
     writeln!(out, "cluster: {}", l.cluster).unwrap();
     if l.layer == Layer::Seven {
         writeln!(out, "layer: 7").unwrap();
+    }
+    if l.side == Side::Outside {
+        writeln!(out, "side: outside").unwrap();
+    }
+    if !l.source_ranges.is_empty() {
+        let ranges: Vec<String> = l.source_ranges.iter().map(ToString::to_string).collect();
+        writeln!(out, "sourceRanges: [{}]", ranges.join(", ")).unwrap();
+    }
+    if let Some(port) = l.health_check_port {
+        writeln!(out, "healthCheckPort: {port}").unwrap();
     }
     for (field, value) in [
         ("idleTimeout", l.idle_timeout),

@@ -34,9 +34,9 @@ use crate::object::{ObjectName, Service, ServicePort};
 /// All that follows from one service and what belongs to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceResources {
-    /// One per port.
+    /// For each port one for clients inside, one more at the nodes, and those for clients outside.
     pub listeners: Vec<Listener>,
-    /// One per port.
+    /// One per port, and another where clients outside have other backends.
     pub clusters: Vec<Cluster>,
     /// One per port.
     pub endpoints: Vec<ClusterEndpoints>,

@@ -1,5 +1,7 @@
 //! A service's listeners and clusters.
 
+mod outside;
+
 use std::net::IpAddr;
 
 use weft_proto::model::{
@@ -39,150 +41,150 @@ pub fn service(model: &Model, name: &ObjectName) -> ServiceResources {
         .filter_map(|port| routes::of_port(model, name, port))
         .collect();
     let (client_listeners, client_routes) = proxyless::of_service(name, service, &routes);
-    ServiceResources {
-        listeners: ports
-            .iter()
-            .filter_map(|port| listener(model, name, service, port, &policy))
-            .map(|listener| at_layer(listener, &routes))
-            .chain(
-                ports
-                    .iter()
-                    .filter_map(|port| node_listener(model, name, service, port, &policy))
-                    .filter(|listener| !routes.iter().any(|r| r.name == listener.cluster)),
-            )
-            .collect(),
-        clusters: ports
-            .iter()
-            .map(|port| cluster(model, name, service, port, &policy))
-            .collect(),
+    let mut resources = ServiceResources {
         endpoints: service_endpoints(model, name),
-        routes,
         client_listeners,
         client_routes,
         problems,
-    }
-}
-
-/// A port that has routes goes through Envoy.
-fn at_layer(mut listener: Listener, routes: &[RouteTable]) -> Listener {
-    if routes.iter().any(|table| table.name == listener.name) {
-        listener.layer = Layer::Seven;
-    }
-    listener
-}
-
-/// The node port, at the addresses of all nodes. Where there are routes it is left out: nobody hands connections to a node's address
-/// over to Envoy.
-fn node_listener(
-    model: &Model,
-    name: &ObjectName,
-    service: &Service,
-    port: &ServicePort,
-    policy: &TrafficPolicy,
-) -> Option<Listener> {
-    let number = port.node_port?;
-    let claim = NodePort {
-        port: number,
-        protocol: port.protocol,
+        ..ServiceResources::default()
     };
-    let winner = model.node_port(claim)?;
-    let mut addresses: Vec<IpAddr> = model
-        .node_addresses()
-        .filter(|address| service.has_family_of(*address))
-        .collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    let cluster = resource_name(name, port.port, port.protocol);
-    (winner.service == *name && !addresses.is_empty()).then(|| Listener {
-        name: format!("{cluster}{AT_NODES}"),
-        cluster,
-        addresses,
-        port: number,
-        ..settings(name, port, policy)
-    })
-}
-
-/// `None` when other services have all its addresses.
-fn listener(
-    model: &Model,
-    name: &ObjectName,
-    service: &Service,
-    port: &ServicePort,
-    policy: &TrafficPolicy,
-) -> Option<Listener> {
-    let resource = resource_name(name, port.port, port.protocol);
-    let addresses: Vec<IpAddr> = service
-        .addresses
-        .iter()
-        .copied()
-        .filter(|address| owns(model, name, *address, port))
-        .collect();
-    (!addresses.is_empty()).then(|| Listener {
-        cluster: resource.clone(),
-        name: resource,
-        addresses,
-        port: port.port,
-        ..settings(name, port, policy)
-    })
-}
-
-/// What all listeners of a port have in common.
-fn settings(name: &ObjectName, port: &ServicePort, policy: &TrafficPolicy) -> Listener {
-    Listener {
-        name: String::new(),
-        cluster: String::new(),
-        service: Some(ServiceRef {
-            namespace: name.namespace.to_string(),
-            name: name.name.to_string(),
-            port_name: port.name.clone(),
-        }),
-        addresses: Vec::new(),
-        port: 0,
-        protocol: port.protocol,
-        layer: Layer::Four,
-        side: Side::Inside,
-        source_ranges: Vec::new(),
-        health_check_port: None,
-        idle_timeout: policy.idle_timeout,
-        max_duration: policy.max_duration,
-        connections_per_second: policy.connections_per_second,
+    for port in ports {
+        let port = BalancedPort {
+            model,
+            name,
+            service,
+            port,
+            policy: &policy,
+        };
+        port.add(&routes, &mut resources);
     }
+    resources.routes = routes;
+    resources
 }
 
-fn owns(model: &Model, name: &ObjectName, address: IpAddr, port: &ServicePort) -> bool {
-    let claim = Claim {
-        address,
-        port: port.port,
-        protocol: port.protocol,
-    };
-    model
-        .claimants(&claim)
-        .and_then(|all| all.first())
-        .is_some_and(|winner| winner.service == *name)
+/// A port of a service, and what decides about it.
+#[derive(Clone, Copy)]
+struct BalancedPort<'a> {
+    model: &'a Model,
+    name: &'a ObjectName,
+    service: &'a Service,
+    port: &'a ServicePort,
+    policy: &'a TrafficPolicy,
 }
 
-fn cluster(
-    model: &Model,
-    name: &ObjectName,
-    service: &Service,
-    port: &ServicePort,
-    policy: &TrafficPolicy,
-) -> Cluster {
-    let resource = resource_name(name, port.port, port.protocol);
-    Cluster {
-        endpoints: EndpointSource::Eds(resource.clone()),
-        name: resource,
-        policy: policy.policy.unwrap_or(LbPolicy::Random),
-        affinity: policy.affinity.or(service.affinity),
-        locality: match service.locality {
+impl BalancedPort<'_> {
+    /// Adds its listeners and clusters.
+    fn add(self, routes: &[RouteTable], resources: &mut ServiceResources) {
+        let resource = self.resource();
+        let has_routes = routes.iter().any(|table| table.name == resource);
+        let at_nodes = self.at_nodes();
+        let (outside, outside_cluster) = outside::of_port(self, at_nodes.as_ref());
+        let own = self
+            .at(resource, self.owned(&self.service.addresses))
+            .map(|listener| Listener {
+                // A port that has routes goes through Envoy.
+                layer: if has_routes {
+                    Layer::Seven
+                } else {
+                    Layer::Four
+                },
+                ..listener
+            });
+        resources.listeners.extend(own);
+        // Where there are routes it is left out: nobody hands connections to a node's address over to Envoy.
+        let at_nodes = at_nodes.filter(|_| !has_routes);
+        resources.listeners.extend(at_nodes);
+        resources.listeners.extend(outside);
+        resources.clusters.push(self.cluster());
+        resources.clusters.extend(outside_cluster);
+    }
+
+    fn resource(self) -> String {
+        resource_name(self.name, self.port.port, self.port.protocol)
+    }
+
+    /// The node port, at the addresses of all nodes.
+    fn at_nodes(self) -> Option<Listener> {
+        let number = self.port.node_port?;
+        let winner = self.model.node_port(NodePort {
+            port: number,
+            protocol: self.port.protocol,
+        })?;
+        if winner.service != *self.name {
+            return None;
+        }
+        let mut addresses: Vec<IpAddr> = self
+            .model
+            .node_addresses()
+            .filter(|address| self.service.has_family_of(*address))
+            .collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let listener = self.at(format!("{}{AT_NODES}", self.resource()), addresses)?;
+        Some(Listener {
+            port: number,
+            ..listener
+        })
+    }
+
+    /// The port at `addresses`; `None` when these are none.
+    fn at(self, name: String, addresses: Vec<IpAddr>) -> Option<Listener> {
+        (!addresses.is_empty()).then(|| Listener {
+            name,
+            cluster: self.resource(),
+            service: Some(ServiceRef {
+                namespace: self.name.namespace.to_string(),
+                name: self.name.name.to_string(),
+                port_name: self.port.name.clone(),
+            }),
+            addresses,
+            port: self.port.port,
+            protocol: self.port.protocol,
+            layer: Layer::Four,
+            side: Side::Inside,
+            source_ranges: Vec::new(),
+            health_check_port: None,
+            idle_timeout: self.policy.idle_timeout,
+            max_duration: self.policy.max_duration,
+            connections_per_second: self.policy.connections_per_second,
+        })
+    }
+
+    /// Those of `addresses` that no other service has.
+    fn owned(self, addresses: &[IpAddr]) -> Vec<IpAddr> {
+        let own = |address: &IpAddr| {
+            let claim = Claim {
+                address: *address,
+                port: self.port.port,
+                protocol: self.port.protocol,
+            };
+            let winner = self.model.claimants(&claim).and_then(|all| all.first());
+            winner.is_some_and(|winner| winner.service == *self.name)
+        };
+        addresses.iter().copied().filter(own).collect()
+    }
+
+    fn cluster(self) -> Cluster {
+        let resource = self.resource();
+        Cluster {
+            endpoints: EndpointSource::Eds(resource.clone()),
+            name: resource,
+            policy: self.policy.policy.unwrap_or(LbPolicy::Random),
+            affinity: self.policy.affinity.or(self.service.affinity),
+            locality: self.locality(self.service.locality),
+            connect_timeout: self.policy.connect_timeout,
+            max_connections: self.policy.max_connections,
+            outlier: self.policy.outlier,
+            unaccelerated: self.policy.unaccelerated,
+            http: self.port.protocol == Protocol::Tcp && self.model.is_routed_to(self.name),
+        }
+    }
+
+    fn locality(self, own: LocalityMode) -> LocalityMode {
+        match own {
             // "Local" promises that no traffic leaves the node: a preference does not overrule it.
             LocalityMode::NodeOnly => LocalityMode::NodeOnly,
-            other => policy.locality.unwrap_or(other),
-        },
-        connect_timeout: policy.connect_timeout,
-        max_connections: policy.max_connections,
-        outlier: policy.outlier,
-        unaccelerated: policy.unaccelerated,
-        http: port.protocol == Protocol::Tcp && model.is_routed_to(name),
+            other => self.policy.locality.unwrap_or(other),
+        }
     }
 }

@@ -192,6 +192,20 @@ impl Delta {
         .await;
     }
 
+    /// Asks for everything of a type, in a program's own name.
+    pub async fn introduce(&self, user_agent: &str, resource_type: ResourceType) {
+        let node = node(&self.node).map(|node| Node {
+            user_agent_name: user_agent.to_owned(),
+            ..node
+        });
+        self.send(DeltaDiscoveryRequest {
+            node,
+            type_url: resource_type.type_url().to_owned(),
+            ..DeltaDiscoveryRequest::default()
+        })
+        .await;
+    }
+
     pub async fn unsubscribe(&self, resource_type: ResourceType, names: &[&str]) {
         self.send(DeltaDiscoveryRequest {
             type_url: resource_type.type_url().to_owned(),

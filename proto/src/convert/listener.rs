@@ -25,8 +25,10 @@ use envoy_types::pb::xds::r#type::matcher::v3::{
 };
 use prost::Name;
 
-use super::{ConvertError, address, balance, duration, http, limits, metadata, pack, unpack};
-use crate::model::{Layer, Listener, Protocol, ServiceRef, Side};
+use super::{
+    ConvertError, address, balance, duration, http, limits, metadata, outside, pack, unpack,
+};
+use crate::model::{Layer, Listener, Protocol, ServiceRef};
 
 const RATE_LIMIT: &str = "envoy.filters.network.local_ratelimit";
 const TCP_PROXY: &str = "envoy.filters.network.tcp_proxy";
@@ -57,27 +59,30 @@ pub fn encode_listener(listener: &Listener) -> Pb {
                 ..Default::default()
             })
             .collect(),
-        metadata: metadata::encode([
-            ("namespace", text(service.map(|s| &s.namespace))),
-            ("service", text(service.map(|s| &s.name))),
-            ("portName", text(service.map(|s| &s.port_name))),
-            (
-                CLUSTER,
-                (listener.layer == Layer::Seven)
-                    .then(|| Kind::StringValue(listener.cluster.clone())),
-            ),
-            (
-                MAX_DURATION,
-                listener.max_duration.filter(|_| is_udp).map(milliseconds),
-            ),
-            (
-                RATE,
-                listener
-                    .connections_per_second
-                    .filter(|_| is_udp)
-                    .map(|n| Kind::NumberValue(n.into())),
-            ),
-        ]),
+        traffic_direction: outside::direction(listener.side),
+        metadata: metadata::encode(
+            outside::metadata(listener).into_iter().chain([
+                ("namespace", text(service.map(|s| &s.namespace))),
+                ("service", text(service.map(|s| &s.name))),
+                ("portName", text(service.map(|s| &s.port_name))),
+                (
+                    CLUSTER,
+                    (listener.layer == Layer::Seven)
+                        .then(|| Kind::StringValue(listener.cluster.clone())),
+                ),
+                (
+                    MAX_DURATION,
+                    listener.max_duration.filter(|_| is_udp).map(milliseconds),
+                ),
+                (
+                    RATE,
+                    listener
+                        .connections_per_second
+                        .filter(|_| is_udp)
+                        .map(|n| Kind::NumberValue(n.into())),
+                ),
+            ]),
+        ),
         ..Default::default()
     };
     match listener.protocol {
@@ -122,6 +127,7 @@ fn tcp_chain(listener: &Listener) -> FilterChain {
         Layer::Seven => filter(http::MANAGER, pack(&http::manager(listener))),
     };
     FilterChain {
+        filter_chain_match: outside::source_match(listener),
         filters: (rate.iter().map(|limit| filter(RATE_LIMIT, pack(limit))))
             .chain([terminal])
             .collect(),
@@ -158,8 +164,8 @@ fn udp_filter(listener: &Listener) -> ListenerFilter {
 /// What the kernel needs of `pb`.
 ///
 /// # Errors
-/// No name, address or port; not exactly one filter chain without match conditions; a filter chain that does not end in
-/// `tcp_proxy` or `http_connection_manager`, or that has RBAC; several target clusters.
+/// No name, address or port; not exactly one filter chain, or one with other conditions than sources; a filter chain that does not end
+/// in `tcp_proxy` or `http_connection_manager`, or that has RBAC; several target clusters; on the inside, what is only for outside.
 pub fn decode_listener(pb: &Pb) -> Result<Listener, ConvertError> {
     if pb.name.is_empty() {
         return Err(ConvertError::new("name", "is empty"));
@@ -175,6 +181,7 @@ pub fn decode_listener(pb: &Pb) -> Result<Listener, ConvertError> {
         }
         None => tcp_target(pb)?,
     };
+    let outside = outside::decode(pb, target.protocol, target.layer)?;
     let text = |name| metadata::string(pb.metadata.as_ref(), name).map(str::to_owned);
     Ok(Listener {
         name: pb.name.clone(),
@@ -190,9 +197,9 @@ pub fn decode_listener(pb: &Pb) -> Result<Listener, ConvertError> {
         protocol: target.protocol,
         cluster: target.cluster,
         layer: target.layer,
-        side: Side::Inside,
-        source_ranges: Vec::new(),
-        health_check_port: None,
+        side: outside.side,
+        source_ranges: outside.source_ranges,
+        health_check_port: outside.health_check_port,
         idle_timeout: target.idle_timeout,
         max_duration: target.max_duration,
         connections_per_second: target.connections_per_second,
@@ -304,16 +311,6 @@ fn tcp_target(pb: &Pb) -> Result<Target, ConvertError> {
             ));
         }
     };
-    if chain
-        .filter_chain_match
-        .as_ref()
-        .is_some_and(|m| *m != Default::default())
-    {
-        return Err(ConvertError::new(
-            "filter_chains[0].filter_chain_match",
-            "the kernel takes a filter chain without conditions only",
-        ));
-    }
     let field = "filter_chains[0].filters";
     let Some(filter::ConfigType::TypedConfig(last)) =
         chain.filters.last().and_then(|f| f.config_type.as_ref())

@@ -8,7 +8,9 @@ use envoy_types::pb::google::protobuf::{Struct, Value, value::Kind};
 const NAMESPACE: &str = "weft";
 
 /// Metadata with these entries; `None` when there are none.
-pub(super) fn encode<const N: usize>(entries: [(&str, Option<Kind>); N]) -> Option<Metadata> {
+pub(super) fn encode<'a>(
+    entries: impl IntoIterator<Item = (&'a str, Option<Kind>)>,
+) -> Option<Metadata> {
     let fields: HashMap<String, Value> = entries
         .into_iter()
         .filter_map(|(name, kind)| kind.map(|k| (name.to_owned(), Value { kind: Some(k) })))
@@ -19,7 +21,8 @@ pub(super) fn encode<const N: usize>(entries: [(&str, Option<Kind>); N]) -> Opti
     })
 }
 
-fn field<'a>(metadata: Option<&'a Metadata>, name: &str) -> Option<&'a Kind> {
+/// The entry of this name, of whatever kind.
+pub(super) fn field<'a>(metadata: Option<&'a Metadata>, name: &str) -> Option<&'a Kind> {
     metadata?
         .filter_metadata
         .get(NAMESPACE)?

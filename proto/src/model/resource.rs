@@ -1,8 +1,8 @@
 //! Any one thing that the control plane tells a node.
 
 use super::{
-    ApiListener, Cluster, ClusterEndpoints, Guard, Inbound, Listener, Policy, Problem, RouteTable,
-    TunnelCluster, TunnelListener, Workload,
+    ApiListener, Cluster, ClusterEndpoints, EndpointSource, Guard, Inbound, Listener, Policy,
+    Problem, RouteTable, Side, TunnelCluster, TunnelListener, Workload,
 };
 use crate::resource::ResourceType;
 
@@ -69,6 +69,17 @@ impl Resource {
             Self::TunnelCluster(c) => Some(&c.node),
             Self::TunnelListener(l) => Some(&l.node),
             _ => None,
+        }
+    }
+
+    /// Whether it means nothing to an Envoy: what comes to a node from outside is the kernel's.
+    #[must_use]
+    pub fn is_for_kernel(&self) -> bool {
+        match self {
+            Self::Listener(l) => l.side == Side::Outside,
+            // Another choice among the endpoints of a cluster, which only such listeners name.
+            Self::Cluster(c) => matches!(&c.endpoints, EndpointSource::Eds(of) if *of != c.name),
+            _ => false,
         }
     }
 

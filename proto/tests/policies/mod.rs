@@ -24,7 +24,7 @@ fn text() -> impl Strategy<Value = StringMatch> {
     })
 }
 
-fn cidr() -> impl Strategy<Value = Cidr> {
+pub(crate) fn cidr() -> impl Strategy<Value = Cidr> {
     prop_oneof![
         (any::<u32>(), 0u8..=32)
             .prop_map(|(n, prefix)| (IpAddr::V4(Ipv4Addr::from_bits(n)), prefix)),

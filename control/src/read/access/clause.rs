@@ -6,9 +6,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use weft_proto::model::policy::{Match, Pattern, StringMatch};
 
+use super::part;
 use super::request::{self, header_name};
-use super::{cidr, part};
 use crate::object::{Clause, Side};
+use crate::read::cidr;
 use crate::read::findings::Findings;
 use crate::read::names::shown;
 

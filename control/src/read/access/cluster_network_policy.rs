@@ -7,10 +7,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use weft_proto::model::policy::{Cidr, Effect, IpProtocol, Tier};
 
-use super::{cidr, label_selector, part, port};
+use super::{label_selector, part, port};
 use crate::object::{
     ClusterNetworkPolicy, ClusterPeer, ClusterPort, ClusterRule, PodSelector, PortChoice,
 };
+use crate::read::cidr;
 use crate::read::findings::Findings;
 use crate::read::names::shown;
 

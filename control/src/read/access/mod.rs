@@ -5,7 +5,6 @@
 //! through is left out, and what it selects stays refused. When it is the selector that is bad, it selects all that it could have.
 
 mod authorization_policy;
-mod cidr;
 mod clause;
 mod cluster_network_policy;
 mod label_selector;

@@ -4,10 +4,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use weft_proto::model::policy::Cidr;
 
-use super::{cidr, label_selector, part, port};
+use super::{label_selector, part, port};
 use crate::object::{
     LabelSelector, NetworkPeer, NetworkPolicy, NetworkPort, NetworkRule, PortChoice,
 };
+use crate::read::cidr;
 use crate::read::fields;
 use crate::read::findings::Findings;
 use crate::read::names::shown;

@@ -6,7 +6,6 @@
 //! [`Match::Layer7`](crate::model::policy::Match::Layer7), which the kernel refuses, unless it is about a path or headers, which the
 //! destination's Envoy judges.
 
-mod cidr;
 mod metadata;
 mod permission;
 mod principal;

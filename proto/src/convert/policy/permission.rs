@@ -9,8 +9,8 @@ use envoy_types::pb::envoy::config::rbac::v3::{
 };
 use envoy_types::pb::envoy::r#type::v3::Int32Range;
 
-use super::{cidr, metadata, request, rules};
-use crate::convert::ConvertError;
+use super::{metadata, request, rules};
+use crate::convert::{ConvertError, cidr};
 use crate::model::policy::{Expr, Match};
 
 pub(super) fn encode(expr: &Expr) -> Pb {

@@ -8,8 +8,8 @@ use envoy_types::pb::envoy::config::rbac::v3::{
     principal::{Authenticated, Identifier, Set},
 };
 
-use super::{cidr, metadata, request, rules, text};
-use crate::convert::ConvertError;
+use super::{metadata, request, rules, text};
+use crate::convert::{ConvertError, cidr};
 use crate::model::policy::{Expr, Match, StringMatch};
 
 pub(super) fn encode(expr: &Expr) -> Pb {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use weft_proto::model::policy::Cidr;
 
-use crate::read::names::shown;
+use super::names::shown;
 
 /// "10.0.0.0/8" or "fd00::/8". Bits after the prefix are passed over, as Kubernetes does.
 pub(super) fn range(text: &str) -> Result<Cidr, String> {

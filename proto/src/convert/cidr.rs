@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use envoy_types::pb::envoy::config::core::v3::CidrRange as Pb;
 use envoy_types::pb::google::protobuf::UInt32Value;
 
-use crate::convert::ConvertError;
+use super::ConvertError;
 use crate::model::policy::Cidr;
 
 pub(super) fn encode(cidr: &Cidr) -> Pb {
@@ -35,4 +35,15 @@ pub(super) fn decode(pb: &Pb) -> Result<Cidr, ConvertError> {
                 format!("{length} is more than {address} has bits"),
             )
         })
+}
+
+/// From "10.0.0.0/8" or "fd00::/8"; bits after the prefix are passed over here too.
+pub(super) fn parse(text: &str) -> Result<Cidr, String> {
+    let found = text.split_once('/').and_then(|(address, prefix)| {
+        // Rust takes "+8" for a number.
+        let digits = prefix.bytes().all(|b| b.is_ascii_digit());
+        let prefix = prefix.parse().ok().filter(|_| digits)?;
+        Cidr::new(address.parse().ok()?, prefix)
+    });
+    found.ok_or_else(|| format!("{text:?} is not a range like 10.0.0.0/8 or fd00::/8"))
 }
