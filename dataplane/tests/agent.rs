@@ -23,13 +23,14 @@ use weft_dataplane::engine::Closer;
 use weft_dataplane::flow::memory::MemoryKernel;
 use weft_dataplane::interfaces::{InterfaceIndex, PodPrograms};
 use weft_dataplane::limits::Tender;
-use weft_dataplane::proxy::{ProxyState, UplinkPrograms};
+use weft_dataplane::proxy::ProxyState;
 use weft_dataplane::tables::memory::{self, MemoryTable};
 use weft_dataplane::tables::policy::PolicyTables;
 use weft_dataplane::tables::{
     AllocatedIds, BackendEntry, BackendId, BackendLoad, ServiceEntry, ServiceId, ServiceKey, Slot,
     SlotKey, Table, Tables,
 };
+use weft_dataplane::uplinks::UplinkPrograms;
 use weft_dataplane::xds::InProcess;
 use weft_proto::model::Protocol;
 use weft_proto::wire::admin::v1 as wire;
@@ -175,6 +176,7 @@ impl Datapath for Kernel {
         Ok(UplinkPrograms {
             uplinks: Box::new(NoInterfaces),
             own: Box::new(NoInterfaces),
+            entries: Box::new(MemoryTable::new("uplinks", 16)),
         })
     }
 

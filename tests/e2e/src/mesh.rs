@@ -44,16 +44,43 @@ impl Mesh {
         Self::start_each(builder, |_| options.clone())
     }
 
+    /// As [`Mesh::start`], but nobody knows of the nodes called `outsiders` and of their pods: they are machines outside the cluster.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_beside(
+        builder: LabBuilder,
+        outsiders: &[&str],
+        options: &WeftOptions,
+    ) -> Result<Self> {
+        Self::start_on(builder, outsiders, |_| options.clone())
+    }
+
     /// As [`Mesh::start`], with options for the `weft up` of each node.
     ///
     /// # Errors
     /// As there.
     pub fn start_each(builder: LabBuilder, options: impl Fn(&Node) -> WeftOptions) -> Result<Self> {
+        Self::start_on(builder, &[], options)
+    }
+
+    fn start_on(
+        builder: LabBuilder,
+        outsiders: &[&str],
+        options: impl Fn(&Node) -> WeftOptions,
+    ) -> Result<Self> {
         let lab = builder.build()?;
         lab.publish()?;
+        for name in outsiders {
+            lab.manifests().remove(&format!("node-{name}"))?;
+            for pod in lab.pods().iter().filter(|pod| pod.node() == *name) {
+                lab.manifests().remove(&format!("pod-{}", pod.name()))?;
+            }
+        }
         let mut wefts = lab
             .nodes()
             .iter()
+            .filter(|node| !outsiders.contains(&node.name()))
             .map(|node| Weft::up(node, lab.manifests(), options(node)))
             .collect::<Result<Vec<_>, _>>()?;
         for weft in &mut wefts {

@@ -1,0 +1,4 @@
+//! Clients outside the cluster: node ports, external addresses and load balancers' addresses, as kube-proxy serves them.
+
+mod reach;
+mod site;
