@@ -57,18 +57,16 @@ VERIFIED_ONCE int take_port(const struct packet *packet, struct endpoint *here, 
 }
 
 /* What the backend does to its connection. */
-VERIFIED_ONCE int follow_server(const struct nat_key *reply, const struct endpoint *vip, const struct packet *packet)
+VERIFIED_ONCE int follow_server(const struct nat_key *of, const struct nat_entry *reply, const struct packet *packet)
 {
-	__u8 step;
 	struct nat_session session = {};
 	struct nat_entry *head;
 	struct nat_key key;
+	__u8 step;
 
-	if (!reply || !vip || !packet)
+	if (!of || !reply || !packet)
 		return 0;
-	session.client = nat_end(&reply->destination, reply->destination_port);
-	session.vip = *vip;
-	session.protocol = reply->protocol;
+	session_of_reply(of, reply, &session);
 	head_key(&session, &key);
 	head = find_nat(&key);
 	if (!head)
@@ -98,12 +96,28 @@ static __always_inline bool is_of_note(const struct nat_key *key, const struct p
 	return packet->tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST);
 }
 
+/* Gives a packet to a backend elsewhere the address from which it goes on, once there is one; false: there is none. */
+static __always_inline bool masquerade(struct nat_entry *entry, const struct packet *packet, struct endpoint *from, __u32 interface)
+{
+	if (from->port)
+		return true;
+	if (packet->fragment == FRAGMENT_LATER || !take_port(packet, from, interface)) {
+		tell_outside_refused(packet, 0, REASON_NO_PORT);
+		return false;
+	}
+	entry->addr = from->addr;
+	barrier();
+	entry->port = from->port;
+	return true;
+}
+
 /* A packet that leaves by the uplink `interface`; enum nat_verdict. */
 VERIFIED_ONCE int go_out(struct __sk_buff *skb, struct packet *packet, __u32 interface)
 {
 	struct nat_entry *entry;
 	struct nat_key key = {};
 	struct endpoint from;
+	__be16 client_port;
 
 	if (!packet)
 		return NAT_DROP;
@@ -113,22 +127,18 @@ VERIFIED_ONCE int go_out(struct __sk_buff *skb, struct packet *packet, __u32 int
 		return NAT_PASS;
 	touch_nat(entry);
 	from = nat_end(&entry->addr, entry->port);
+	client_port = entry->client_port;
 	if (entry->flags & NAT_MASQUERADE) {
-		if (!from.port) {
-			if (packet->fragment == FRAGMENT_LATER || !take_port(packet, &from, interface)) {
-				tell_outside_refused(packet, 0, REASON_NO_PORT);
-				return NAT_DROP;
-			}
-			entry->addr = from.addr;
-			barrier();
-			entry->port = from.port;
-		}
+		if (!masquerade(entry, packet, &from, interface))
+			return NAT_DROP;
 	} else if (is_of_note(&key, packet)) {
-		follow_server(&key, &from, packet);
+		follow_server(&key, entry, packet);
 	}
 	if (packet->fragment == FRAGMENT_FIRST)
 		remember_fragment(packet);
-	return rewrite(skb, packet, &from, END_SOURCE) ? NAT_DONE : NAT_DROP;
+	if (!rewrite(skb, packet, &from, END_SOURCE) || !rename_port(skb, packet, client_port, END_DESTINATION))
+		return NAT_DROP;
+	return NAT_DONE;
 }
 
 #endif

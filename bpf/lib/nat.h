@@ -23,7 +23,8 @@ struct nat_session {
 	struct endpoint vip;
 	struct endpoint backend;
 	__u32 protocol;
-	__u32 pad; /* zero */
+	__be16 seen_port; /* the client's, as the backend sees it */
+	__u16 pad;        /* zero */
 };
 
 static __always_inline void fill_nat_key(struct nat_key *key, __u8 stage, __u8 protocol, const struct endpoint *source,
@@ -57,11 +58,13 @@ static __always_inline void head_key(const struct nat_session *session, struct n
 static __always_inline void reply_key(const struct nat_session *session, struct nat_key *key)
 {
 	fill_nat_key(key, NAT_OUT, session->protocol, &session->backend, &session->client);
+	key->destination_port = session->seen_port;
 }
 
 static __always_inline void masquerade_key(const struct nat_session *session, struct nat_key *key)
 {
 	fill_nat_key(key, NAT_OUT, session->protocol, &session->client, &session->backend);
+	key->source_port = session->seen_port;
 }
 
 static __always_inline void back_key(const struct nat_session *session, const struct endpoint *here, struct nat_key *key)
@@ -83,15 +86,17 @@ static __always_inline void session_of_head(const struct nat_key *key, const str
 	session->vip = nat_end(&key->destination, key->destination_port);
 	session->backend = nat_end(&head->addr, head->port);
 	session->protocol = key->protocol;
+	session->seen_port = head->client_port ? head->client_port : key->source_port;
 }
 
 /* The connection of which the entry for replies tells. */
 static __always_inline void session_of_reply(const struct nat_key *key, const struct nat_entry *reply, struct nat_session *session)
 {
-	session->client = nat_end(&key->destination, key->destination_port);
+	session->client = nat_end(&key->destination, reply->client_port ? reply->client_port : key->destination_port);
 	session->vip = nat_end(&reply->addr, reply->port);
 	session->backend = nat_end(&key->source, key->source_port);
 	session->protocol = key->protocol;
+	session->seen_port = key->destination_port;
 }
 
 static __always_inline struct nat_entry *find_nat(const struct nat_key *key)
@@ -143,21 +148,22 @@ static __always_inline void forget_nat(const struct nat_key *key)
 	bpf_map_delete_elem(&nat_pending, key);
 }
 
-static __always_inline void uncount(const struct nat_entry *head)
+static __always_inline void uncount(__u32 flags, __u32 service, __u32 backend)
 {
-	struct backend_load *load = load_by_id(head->backend);
+	struct backend_load *load = load_by_id(backend);
 
-	if (head->flags & NAT_COUNTED && load)
+	if (flags & NAT_COUNTED && load)
 		__sync_fetch_and_add(&load->open, -1);
-	if (head->flags & NAT_HELD)
-		leave_service(head->service);
+	if (flags & NAT_HELD)
+		leave_service(service);
 }
 
 /* Takes all entries of a connection away. Of several that do, the one that takes the head does the counting. */
 VERIFIED_ONCE int end_session(const struct nat_key *of)
 {
+	__u32 flags, service, backend;
 	struct nat_session session = {};
-	struct nat_entry *entry, head;
+	struct nat_entry *entry;
 	struct endpoint here;
 	struct nat_key key;
 
@@ -167,10 +173,12 @@ VERIFIED_ONCE int end_session(const struct nat_key *of)
 	entry = find_nat(&key);
 	if (!entry)
 		return 0;
-	head = *entry;
-	session_of_head(&key, &head, &session);
+	session_of_head(&key, entry, &session);
+	flags = entry->flags;
+	service = entry->service;
+	backend = entry->backend;
 	if (!bpf_map_delete_elem(&nat, &key))
-		uncount(&head);
+		uncount(flags, service, backend);
 	bpf_map_delete_elem(&nat_pending, &key);
 	reply_key(&session, &key);
 	forget_nat(&key);
@@ -221,7 +229,7 @@ static __always_inline void count_head(struct nat_entry *head)
  */
 VERIFIED_ONCE int establish(const struct nat_key *of)
 {
-	struct nat_entry *entry, head, copy;
+	struct nat_entry *entry, copy;
 	struct nat_session session = {};
 	struct endpoint here;
 	struct nat_key key;
@@ -233,8 +241,7 @@ VERIFIED_ONCE int establish(const struct nat_key *of)
 	entry = bpf_map_lookup_elem(&nat_pending, &key);
 	if (!entry)
 		return 0;
-	head = *entry;
-	session_of_head(&key, &head, &session);
+	session_of_head(&key, entry, &session);
 	reply_key(&session, &key);
 	entry = bpf_map_lookup_elem(&nat_pending, &key);
 	if (entry) {
@@ -258,8 +265,12 @@ VERIFIED_ONCE int establish(const struct nat_key *of)
 		}
 	}
 	head_key(&session, &key);
-	head.state = NAT_ESTABLISHED;
-	error = bpf_map_update_elem(&nat, &key, &head, BPF_NOEXIST);
+	entry = bpf_map_lookup_elem(&nat_pending, &key);
+	if (!entry)
+		return 0;
+	copy = *entry;
+	copy.state = NAT_ESTABLISHED;
+	error = bpf_map_update_elem(&nat, &key, &copy, BPF_NOEXIST);
 	if (error == -EEXIST)
 		return 0;
 	if (error)

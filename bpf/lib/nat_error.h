@@ -21,7 +21,7 @@ VERIFIED_ONCE int translate_error(struct __sk_buff *skb, const struct packet *pa
 	struct packet quoted = {};
 	struct nat_entry *entry;
 	struct nat_key key = {};
-	struct endpoint to;
+	struct endpoint to, client = {};
 	__u32 offset;
 
 	if (!packet)
@@ -43,6 +43,12 @@ VERIFIED_ONCE int translate_error(struct __sk_buff *skb, const struct packet *pa
 	if (!entry || !entry->port)
 		return NAT_PASS;
 	to = nat_end(&entry->addr, entry->port);
+	client.port = entry->client_port;
+	if (client.port) {
+		client.addr = stage == NAT_IN ? quoted.destination : quoted.source;
+		if (!rewrite_quoted(skb, &quoted, &client, stage == NAT_IN ? END_DESTINATION : END_SOURCE, packet->transport))
+			return NAT_DROP;
+	}
 	if (stage == NAT_IN) {
 		if (!rewrite_quoted(skb, &quoted, &to, END_SOURCE, packet->transport))
 			return NAT_DROP;

@@ -11,8 +11,8 @@ struct bpf_map;
 struct nat_sweeping {
 	struct ct_settings settings;
 	__u64 now;
-	__u32 sessions;
 	__u32 entries;
+	__u32 pad; /* zero */
 };
 
 static __always_inline __u32 nat_idle_s(const struct nat_key *key, const struct nat_entry *head, const struct ct_settings *settings)
@@ -98,20 +98,19 @@ static long sweep_nat(struct bpf_map *map, const struct nat_key *of, struct nat_
 	if (copy.flags & NAT_HEAD) {
 		if (is_session_over(&key, &copy, sweeping))
 			end_session(&key);
-		else
-			sweeping->sessions++;
 	} else if (has_passed(copy.last_ns, orphan_s(&key, &sweeping->settings), sweeping->now) && is_orphan(&key, &copy)) {
 		forget_nat(&key);
 	}
 	return 0;
 }
 
-/* Returns how many connections there are. */
+/* Returns how many entries of `nat` there were. */
 static __noinline __u32 sweep_outside(const struct ct_settings *settings)
 {
 	struct nat_sweeping sweeping = { .now = bpf_ktime_get_ns() };
 	__u32 zero = 0;
 	__u64 *activity = bpf_map_lookup_elem(&nat_activity, &zero), before;
+	__u32 settled;
 
 	if (!activity)
 		return 0;
@@ -120,10 +119,11 @@ static __noinline __u32 sweep_outside(const struct ct_settings *settings)
 		return 0;
 	sweeping.settings = *settings;
 	bpf_for_each_map_elem(&nat, sweep_nat, &sweeping, 0);
+	settled = sweeping.entries;
 	bpf_for_each_map_elem(&nat_pending, sweep_nat, &sweeping, 0);
 	if (!sweeping.entries)
 		__sync_val_compare_and_swap(activity, before, before & ~1ULL);
-	return sweeping.sessions;
+	return settled;
 }
 
 #endif

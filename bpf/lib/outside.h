@@ -12,6 +12,10 @@
 #include "nat.h"
 #include "rewrite.h"
 
+/* Ports below are of services, and their clients' programs may be asked for them. */
+#define FIRST_ALIAS 1024
+#define ALIAS_ATTEMPTS 16
+
 /* Bits of struct source_range_key before the client's address. */
 #define SOURCE_RANGE_SERVICE_BITS (8 * sizeof(struct service_key))
 
@@ -23,11 +27,14 @@ static __always_inline __u64 client_of(const struct weft_addr *addr)
 	return (high * 0x9e3779b97f4a7c15ULL ^ low) | 1ULL << 63;
 }
 
-static __noinline int tell_outside_refused(const struct packet *packet, __u32 service, __u32 why)
+VERIFIED_ONCE int tell_outside_refused(const struct packet *packet, __u32 service, __u32 why)
 {
-	struct event *event = reserve_event();
+	struct event *event;
 
+	if (!packet)
+		return 0;
 	count(COUNTER_OUTSIDE_REFUSED);
+	event = reserve_event();
 	if (!event)
 		return 0;
 	event->type = EVENT_DENIED;
@@ -132,30 +139,56 @@ static __always_inline bool is_over_or_gone(const struct nat_key *key)
 	return !head || head->state >= NAT_CLOSING;
 }
 
-/*
- * Makes room for the entry for replies. A client may ask for two addresses from one port, and be sent to one backend for both: its
- * packets could not be told apart. So the later connection has to wait for the end of the earlier.
- */
-VERIFIED_ONCE int may_reply(const struct nat_session *session)
+/* Whether replies of this connection could not be told from another's. One that is over makes room. */
+VERIFIED_ONCE int is_way_back_taken(const struct nat_session *of)
 {
 	struct nat_session earlier = {};
 	struct nat_entry *entry;
 	struct nat_key key;
 
-	if (!session)
-		return false;
-	reply_key(session, &key);
-	entry = find_nat(&key);
-	if (!entry || (entry->port == session->vip.port && addr_equal(&entry->addr, &session->vip.addr)))
+	if (!of)
 		return true;
+	reply_key(of, &key);
+	entry = find_nat(&key);
+	if (!entry)
+		return false;
 	session_of_reply(&key, entry, &earlier);
 	head_key(&earlier, &key);
 	if (!is_over_or_gone(&key))
-		return false;
+		return true;
 	end_session(&key);
-	reply_key(session, &key);
+	reply_key(of, &key);
 	forget_nat(&key);
-	return true;
+	return false;
+}
+
+struct alias_search {
+	struct nat_key key; /* of replies: only the client's port is still open */
+	__be16 found;
+	__u8 pad[6]; /* zero */
+};
+
+static long try_alias(__u32 step, struct alias_search *search)
+{
+	struct nat_key key = search->key;
+
+	key.destination_port = bpf_htons(FIRST_ALIAS + random_below(65536 - FIRST_ALIAS));
+	if (find_nat(&key))
+		return 0;
+	search->found = key.destination_port;
+	return 1;
+}
+
+/* Another port for a client whose own would not do; 0 if there is none. */
+VERIFIED_ONCE int find_alias(const struct nat_session *of)
+{
+	struct alias_search search = {};
+
+	if (!of)
+		return 0;
+	reply_key(of, &search.key);
+	bpf_loop(ALIAS_ATTEMPTS, try_alias, &search, 0);
+	return search.found;
 }
 
 /* Whether packets to a backend leave this node, so that its answers have to be made to come back here. */
@@ -179,6 +212,8 @@ VERIFIED_ONCE int lay_out(const struct nat_session *session)
 	entry.last_ns = bpf_ktime_get_coarse_ns();
 	entry.addr = session->vip.addr;
 	entry.port = session->vip.port;
+	if (session->seen_port != session->client.port)
+		entry.client_port = session->client.port;
 	reply_key(session, &key);
 	if (!bpf_map_lookup_elem(&nat, &key))
 		bpf_map_update_elem(&nat_pending, &key, &entry, BPF_NOEXIST);
@@ -186,6 +221,7 @@ VERIFIED_ONCE int lay_out(const struct nat_session *session)
 		return 0;
 	__builtin_memset(&entry.addr, 0, sizeof(entry.addr));
 	entry.port = 0;
+	entry.client_port = 0;
 	entry.flags = NAT_MASQUERADE;
 	masquerade_key(session, &key);
 	if (!bpf_map_lookup_elem(&nat, &key))
@@ -214,19 +250,30 @@ static __always_inline void put_head(const struct nat_session *session, const st
 	head.port = choice->port;
 	head.service = choice->service;
 	head.backend = choice->backend;
+	if (session->seen_port != session->client.port)
+		head.client_port = session->seen_port;
 	head_key(session, &key);
 	bpf_map_update_elem(&nat_pending, &key, &head, BPF_ANY);
 }
 
-/* A connection that may begin with this packet; enum nat_verdict. */
-VERIFIED_ONCE int open_session(struct __sk_buff *skb, struct packet *packet)
+/* Gives the client another port; 0, or its own: it stays. Returns whether that went well. */
+static __always_inline bool rename_port(struct __sk_buff *skb, struct packet *packet, __be16 port, __u32 end)
 {
-	struct nat_session session = {};
+	struct endpoint to;
+
+	if (!port || port == (end ? packet->destination_port : packet->source_port))
+		return true;
+	to = nat_end(end ? &packet->destination : &packet->source, port);
+	return rewrite(skb, packet, &to, end);
+}
+
+/* A backend for a connection that may begin with this packet; NAT_OPEN: there is one, else what is to become of the packet. */
+VERIFIED_ONCE int pick_backend(const struct packet *packet, struct choice *choice)
+{
 	struct service_key key = {};
-	struct choice choice = {};
 	enum reason why;
 
-	if (!packet)
+	if (!packet || !choice)
 		return NAT_DROP;
 	key.addr = packet->destination;
 	key.port = packet->destination_port;
@@ -238,38 +285,60 @@ VERIFIED_ONCE int open_session(struct __sk_buff *skb, struct packet *packet)
 		tell_outside_refused(packet, 0, REASON_SOURCE_RANGE);
 		return NAT_DROP;
 	}
-	switch (choose(&key, client_of(&packet->source), &choice)) {
+	switch (choose(&key, client_of(&packet->source), choice)) {
 	case CHOICE_MADE:
 		break;
 	case CHOICE_NO_BACKEND:
-		return refuse_for_want(packet, &choice);
+		return refuse_for_want(packet, choice);
 	default:
 		return NAT_PASS;
 	}
-	why = admit_outside(&choice);
-	if (why) {
-		tell_outside_refused(packet, choice.service, why);
+	why = admit_outside(choice);
+	if (!why)
+		return NAT_OPEN;
+	tell_outside_refused(packet, choice->service, why);
+	return NAT_DROP;
+}
+
+/* Begins a connection with this packet; enum nat_verdict. */
+VERIFIED_ONCE int begin_session(struct __sk_buff *skb, struct packet *packet, const struct choice *choice)
+{
+	struct nat_session session = {};
+
+	if (!packet || !choice)
 		return NAT_DROP;
-	}
 	session.client = nat_end(&packet->source, packet->source_port);
 	session.vip = nat_end(&packet->destination, packet->destination_port);
-	session.backend = nat_end(&choice.addr, choice.port);
+	session.backend = nat_end(&choice->addr, choice->port);
 	session.protocol = packet->protocol;
-	if (!may_reply(&session)) {
-		tell_outside_refused(packet, choice.service, REASON_NO_PORT);
-		return NAT_DROP;
+	session.seen_port = packet->source_port;
+	if (is_way_back_taken(&session)) {
+		session.seen_port = find_alias(&session);
+		if (!session.seen_port) {
+			tell_outside_refused(packet, choice->service, REASON_NO_PORT);
+			return NAT_DROP;
+		}
 	}
 	lay_out(&session);
-	put_head(&session, &choice);
+	put_head(&session, choice);
 	note_activity();
 	count(COUNTER_OUTSIDE);
 	if (packet->fragment == FRAGMENT_FIRST)
 		remember_fragment(packet);
-	if (!rewrite(skb, packet, &session.backend, END_DESTINATION))
+	if (!rewrite(skb, packet, &session.backend, END_DESTINATION) || !rename_port(skb, packet, session.seen_port, END_SOURCE))
 		return NAT_DROP;
 	if (packet->protocol == IPPROTO_TCP && !is_elsewhere(&session.backend.addr))
-		announce_outside(packet, &choice);
+		announce_outside(packet, choice);
 	return NAT_DONE;
+}
+
+/* What may begin a connection; enum nat_verdict. */
+static __always_inline int open_session(struct __sk_buff *skb, struct packet *packet)
+{
+	struct choice choice = {};
+	int verdict = pick_backend(packet, &choice);
+
+	return verdict == NAT_OPEN ? begin_session(skb, packet, &choice) : verdict;
 }
 
 static __always_inline bool is_opening(const struct packet *packet)
@@ -325,6 +394,7 @@ VERIFIED_ONCE int come_in(struct __sk_buff *skb, struct packet *packet)
 	struct nat_settings *settings;
 	struct nat_key key = {};
 	struct endpoint to;
+	__be16 client_port;
 
 	if (!packet)
 		return NAT_DROP;
@@ -340,6 +410,7 @@ VERIFIED_ONCE int come_in(struct __sk_buff *skb, struct packet *packet)
 		return is_opening(packet) && settings && settings->enabled ? NAT_OPEN : NAT_PASS;
 	}
 	to = nat_end(&entry->addr, entry->port);
+	client_port = entry->client_port;
 	if (entry->flags & NAT_HEAD) {
 		if (entry->state < NAT_ESTABLISHED && is_opening(packet))
 			lay_out_again(&key, entry);
@@ -349,7 +420,9 @@ VERIFIED_ONCE int come_in(struct __sk_buff *skb, struct packet *packet)
 	}
 	if (packet->fragment == FRAGMENT_FIRST)
 		remember_fragment(packet);
-	return rewrite(skb, packet, &to, END_DESTINATION) ? NAT_DONE : NAT_DROP;
+	if (!rewrite(skb, packet, &to, END_DESTINATION) || !rename_port(skb, packet, client_port, END_SOURCE))
+		return NAT_DROP;
+	return NAT_DONE;
 }
 
 #endif

@@ -200,7 +200,7 @@ static __always_inline void sweep_all(void)
 	sweeping.settings = *settings;
 	bpf_for_each_map_elem(&ct, sweep_tracked, &sweeping, 0);
 	bpf_for_each_map_elem(&ct_pending, sweep_pending, &sweeping, 0);
-	sweeping.told.outside = sweep_outside(&sweeping.settings);
+	sweeping.told.nat = sweep_outside(&sweeping.settings);
 	bpf_map_update_elem(&sweeps, &zero, &sweeping.told, BPF_ANY);
 }
 

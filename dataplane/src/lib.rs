@@ -13,6 +13,7 @@ pub mod datapath;
 pub mod doctor;
 pub mod engine;
 pub mod flow;
+pub mod health_checks;
 pub mod http;
 pub mod identity;
 pub mod interfaces;

@@ -123,7 +123,7 @@ struct sweep {
 	__u32 expired; /* out: entries deleted because of their age */
 	__u32 revoked; /* out: entries revoked by policy */
 	__u32 unread;  /* out: connections to close that found `closing_flows` full; sweep again */
-	__u32 outside; /* out: connections from outside, see abi/nat.h */
+	__u32 nat;     /* out: entries of `nat` */
 };
 _Static_assert(sizeof(struct sweep) == 24, "ABI");
 

@@ -8,6 +8,9 @@
  *                                                      comes in   B -> S   becomes   B -> C
  *   in any case                                        leaves     B -> C   becomes   V -> C
  *
+ * A client may ask for two services from one port, and be sent to one backend for both. The later connection then has another port C'
+ * as far as its backend is concerned, which the first and the last line put in the place of the client's own and back.
+ *
  * Each line is an entry, by the packet as it is found. `nat_pending` (LRU) holds those of connections whose client has not been seen to
  * hear the answer, `nat` those where it has: a flood evicts half-open ones only.
  */
@@ -56,8 +59,10 @@ struct nat_entry {
 	__u32 answer; /* TCP: what acknowledges the SYN-ACK, host order */
 	__u32 service;
 	__u32 backend;
+	__be16 client_port; /* of the first and the last line: what takes the place of the client's port; 0: it stays */
+	__u16 pad[3];       /* zero */
 };
-_Static_assert(sizeof(struct nat_entry) == 40, "ABI");
+_Static_assert(sizeof(struct nat_entry) == 48, "ABI");
 
 /* Value of `uplinks`, by interface index. */
 struct uplink {

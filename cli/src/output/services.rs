@@ -67,6 +67,9 @@ fn port(service: &Service) -> String {
 /// What departs from the defaults stands beside the policy.
 fn policy(service: &Service) -> String {
     let mut text = service.policy.clone();
+    if service.side == "outside" {
+        text.push_str(" outside");
+    }
     if !matches!(service.locality.as_str(), "" | "None") {
         text.push_str(&format!(" {}", service.locality));
     }

@@ -41,15 +41,25 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Use of the table of connections, as the latest sweep counted it; the kernel's `counters` know who found it full.
-    pub(crate) fn usage(&self, counters: &[(&'static str, u64)]) -> MapUsage {
-        let full = counters.iter().find(|(name, _)| *name == "conntrack_full");
-        MapUsage {
-            name: "ct",
-            entries: self.sweeps.latest().answered() as usize,
-            capacity: self.connections.capacity(),
-            full: full.map_or(0, |(_, count)| *count),
-        }
+    /// Use of the tables of connections, as the latest sweep counted it; the kernel's `counters` know who found them full.
+    pub(crate) fn usage(&self, counters: &[(&'static str, u64)]) -> [MapUsage; 2] {
+        let count = |wanted: &str| counters.iter().find(|(name, _)| *name == wanted);
+        let full = |wanted| count(wanted).map_or(0, |(_, count)| *count);
+        let (latest, capacity) = (self.sweeps.latest(), self.connections.capacity());
+        [
+            MapUsage {
+                name: "ct",
+                entries: latest.answered() as usize,
+                capacity: capacity.tracked,
+                full: full("conntrack_full"),
+            },
+            MapUsage {
+                name: "nat",
+                entries: latest.nat as usize,
+                capacity: capacity.nat,
+                full: full("nat_full"),
+            },
+        ]
     }
 
     pub(super) fn flows(

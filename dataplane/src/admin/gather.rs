@@ -10,7 +10,7 @@ pub(crate) async fn gather(admin: &AdminService) -> Option<Snapshot> {
     let mut summary = engine.query(Engine::summary).await.ok()?;
     let facts = admin.facts.snapshot();
     let usage = admin.observed.usage(&facts.counters());
-    summary.maps.push(usage);
+    summary.maps.extend(usage);
     let mut shot = snapshot(&facts, &admin.xds.snapshot(), &summary);
     shot.identities = admin.identities.snapshot().summary();
     let mut after: Option<String> = None;

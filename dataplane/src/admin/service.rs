@@ -107,7 +107,7 @@ impl Admin for AdminService {
         let look = |engine: &Engine| (engine.summary(), engine.problems());
         let (mut summary, problems) = self.engine.query(look).await.map_err(stopped)?;
         let (facts, xds) = (self.facts.snapshot(), self.xds.snapshot());
-        summary.maps.push(self.observed.usage(&facts.counters()));
+        summary.maps.extend(self.observed.usage(&facts.counters()));
         let identities = self.identities.snapshot();
         let mut status = status::status(&facts, &xds, summary, &problems);
         status.warnings.extend(identities.warnings());

@@ -27,6 +27,7 @@ use crate::datapath::{Datapath, KernelDatapath};
 use crate::engine::worker;
 use crate::engine::{Engine, EngineConfig};
 use crate::flow::{self, FlowLog, RequestCounts};
+use crate::health_checks;
 use crate::http;
 use crate::identity::Keeper;
 use crate::interfaces::Interfaces;
@@ -100,6 +101,7 @@ pub async fn run_on(
     let uplink_programs = datapath.uplink_programs()?;
 
     let wanted_pods = engine.wanted_pods();
+    let healths = engine.healths();
     let keeper = Keeper::new(
         &config.node,
         config.trust_domain.clone(),
@@ -237,6 +239,13 @@ pub async fn run_on(
     };
     let uplinks = Uplinks::new(uplink_programs, choice).map_err(AgentError::Interfaces)?;
     tasks.spawn("programs of uplinks", uplinks.run(token.clone()));
+    if config.node_ports {
+        let checks = health_checks::serve(healths, token.clone());
+        tasks.spawn("health checks", async {
+            checks.await;
+            Ok(())
+        });
+    }
     match config.proxy {
         Some(ProxyConfig {
             ready,

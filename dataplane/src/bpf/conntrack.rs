@@ -4,7 +4,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::abi::from_bytes;
 use super::types;
-use crate::conntrack::{Connection, ConnectionSource};
+use crate::conntrack::{Capacity, Connection, ConnectionSource};
 
 /// Entries per system call.
 const BATCH: u32 = 4096;
@@ -13,13 +13,15 @@ const BATCH: u32 = 4096;
 pub struct ConntrackMaps {
     established: MapHandle,
     pending: MapHandle,
+    nat: MapHandle,
 }
 
 impl ConntrackMaps {
-    pub(super) const fn new(established: MapHandle, pending: MapHandle) -> Self {
+    pub(super) const fn new(established: MapHandle, pending: MapHandle, nat: MapHandle) -> Self {
         Self {
             established,
             pending,
+            nat,
         }
     }
 }
@@ -43,7 +45,10 @@ impl ConnectionSource for ConntrackMaps {
             }
         }
     }
-    fn capacity(&self) -> usize {
-        self.established.max_entries() as usize
+    fn capacity(&self) -> Capacity {
+        Capacity {
+            tracked: self.established.max_entries() as usize,
+            nat: self.nat.max_entries() as usize,
+        }
     }
 }

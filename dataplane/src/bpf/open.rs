@@ -105,7 +105,11 @@ impl Loaded {
         settings.write(&[(0, *timeouts)])?;
         Ok(Observation {
             events: Box::new(Events::new(self.map("events")?)),
-            connections: Arc::new(ConntrackMaps::new(self.map("ct")?, self.map("ct_pending")?)),
+            connections: Arc::new(ConntrackMaps::new(
+                self.map("ct")?,
+                self.map("ct_pending")?,
+                self.map("nat")?,
+            )),
             sweep: Box::new(self.sweep()?),
             check: Arc::new(self.check()?),
         })

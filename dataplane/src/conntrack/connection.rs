@@ -96,14 +96,23 @@ pub struct Connection {
     pub picked_up: bool,
 }
 
+/// The most entries of the tables of connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// Connections with an answer.
+    pub tracked: usize,
+    /// Translations of connections from outside, two to four for each.
+    pub nat: usize,
+}
+
 /// Where connections are read from.
 pub trait ConnectionSource: Send + Sync {
     /// Gives `take` every connection, those with an answer first, until it returns false. One that comes or goes meanwhile may or
     /// may not be among them.
     fn each(&self, take: &mut dyn FnMut(Connection) -> bool);
 
-    /// The most connections with an answer that it can hold.
-    fn capacity(&self) -> usize;
+    /// How much it can hold.
+    fn capacity(&self) -> Capacity;
 }
 
 impl Connection {

@@ -7,7 +7,7 @@ mod describe;
 pub mod sweeper;
 mod timeouts;
 
-pub use connection::{Connection, ConnectionSource, State};
+pub use connection::{Capacity, Connection, ConnectionSource, State};
 pub use sweeper::{SweepProgram, SweepReport, Swept};
 pub use timeouts::Timeouts;
 

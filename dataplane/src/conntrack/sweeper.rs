@@ -34,6 +34,8 @@ pub struct Swept {
     pub expired: u32,
     /// Refused by a changed policy.
     pub revoked: u32,
+    /// Translations of connections from outside, in map `nat`.
+    pub nat: u32,
     /// To be closed, but there was no room to say so: sweep again.
     pub unread: u32,
 }
@@ -56,6 +58,7 @@ impl Record for Swept {
             expired: self.expired,
             revoked: self.revoked,
             unread: self.unread,
+            nat: self.nat,
             ..Default::default()
         }
     }
@@ -67,6 +70,7 @@ impl Record for Swept {
             expired: raw.expired,
             revoked: raw.revoked,
             unread: raw.unread,
+            nat: raw.nat,
         })
     }
 }

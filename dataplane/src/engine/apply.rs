@@ -38,6 +38,7 @@ impl Engine {
         self.unowned.extend(std::mem::take(&mut touched.unowned));
         self.reconcile(std::mem::take(&mut touched.services), now);
         self.policies.apply();
+        self.tell_health();
 
         let failed = names.into_iter().filter_map(|name| {
             let reason = self.rejection(resource_type, &name)?;

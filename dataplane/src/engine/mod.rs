@@ -15,6 +15,7 @@ mod apply;
 mod commit;
 mod drain;
 mod flip;
+mod health;
 mod ids;
 mod mirror;
 mod names;
@@ -40,6 +41,7 @@ pub use update::{Applied, NodeCluster, NodeEndpointSource, NodeResource, Rejecti
 use tokio::sync::watch;
 
 use crate::compile::Here;
+use crate::health_checks::ServiceHealths;
 use crate::interfaces::{LocalInterfaces, WantedPods, WantedReceiver};
 use crate::limits::Ledger;
 use crate::policy::{PolicyConfig, PolicyEngine};
@@ -137,6 +139,8 @@ pub struct Engine {
     wanted: watch::Sender<WantedPods>,
     /// SPIFFE IDs of local pods.
     identities: watch::Sender<BTreeSet<String>>,
+    /// What is said about local backends.
+    healths: watch::Sender<ServiceHealths>,
     /// How often anything may have changed.
     generation: u64,
 }
@@ -197,6 +201,7 @@ impl Engine {
             last_retry: None,
             wanted: watch::channel(WantedPods::default()).0,
             identities: watch::channel(BTreeSet::new()).0,
+            healths: watch::channel(ServiceHealths::new()).0,
             generation: 0,
             tables,
         };
@@ -276,6 +281,12 @@ impl Engine {
     #[must_use]
     pub fn identities(&self) -> watch::Receiver<BTreeSet<String>> {
         self.identities.subscribe()
+    }
+
+    /// Where to learn what to tell load balancers.
+    #[must_use]
+    pub fn healths(&self) -> watch::Receiver<ServiceHealths> {
+        self.healths.subscribe()
     }
 
     fn tell_wanted(&self) {

@@ -51,6 +51,8 @@ pub(super) struct Resources {
     pub(super) vips: BTreeMap<ServiceName, BTreeSet<ServiceKey>>,
     /// This node has an Envoy.
     pub(super) has_proxy: bool,
+    /// Listeners by the port at which they want health to be told.
+    checked: BTreeMap<u16, BTreeSet<String>>,
     /// Workloads by address.
     workload_names: HashMap<IpAddr, BTreeSet<String>>,
 }
@@ -131,6 +133,9 @@ impl Resources {
         for key in keys(&listener) {
             self.claims.entry(key).or_default().insert(name.clone());
         }
+        if let Some(port) = listener.health_check_port {
+            self.checked.entry(port).or_default().insert(name.clone());
+        }
         self.listeners.insert(name, listener);
         changed.into_iter().for_each(|k| self.assign(k, touched));
         Ok(())
@@ -145,6 +150,14 @@ impl Resources {
     }
 
     fn unclaim(&mut self, name: &str, listener: Listener) -> Vec<ServiceKey> {
+        if let Some(port) = listener.health_check_port
+            && let Some(names) = self.checked.get_mut(&port)
+        {
+            names.remove(name);
+            if names.is_empty() {
+                self.checked.remove(&port);
+            }
+        }
         let keys: Vec<_> = keys(&listener).collect();
         for key in &keys {
             if let Some(names) = self.claims.get_mut(key) {
@@ -193,6 +206,14 @@ impl Resources {
                 touched.unowned.insert(key);
             }
         }
+    }
+
+    /// Listeners by the port at which they want health to be told.
+    pub(super) fn health_checks(&self) -> impl Iterator<Item = (u16, Vec<&Listener>)> {
+        self.checked.iter().map(|(port, names)| {
+            let listeners = names.iter().filter_map(|name| self.listeners.get(name));
+            (*port, listeners.collect())
+        })
     }
 
     /// The listener that has this VIP.

@@ -122,6 +122,7 @@ impl Engine {
             affinity_seconds: cluster.and_then(|c| c.affinity).map_or(0, |a| a.as_secs()),
             cluster: listener.cluster.clone(),
             listener: listener.name.clone(),
+            side: listener.side.as_str().to_owned(),
             ..Default::default()
         };
         for family in Family::ALL {

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Event, EventSource};
 use crate::check::{CheckProgram, Judged, Packet};
-use crate::conntrack::{Connection, ConnectionSource, SweepProgram, Swept};
+use crate::conntrack::{Capacity, Connection, ConnectionSource, SweepProgram, Swept};
 use crate::datapath::Observation;
 
 /// Connections it has room for, to those who ask.
@@ -92,8 +92,11 @@ impl ConnectionSource for MemoryKernel {
         let _ = connections.iter().all(|connection| take(*connection));
     }
 
-    fn capacity(&self) -> usize {
-        CAPACITY
+    fn capacity(&self) -> Capacity {
+        Capacity {
+            tracked: CAPACITY,
+            nat: 0,
+        }
     }
 }
 

@@ -74,6 +74,17 @@ pub enum Side {
     Outside,
 }
 
+impl Side {
+    /// Its word, as people and programs read it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Inside => "inside",
+            Self::Outside => "outside",
+        }
+    }
+}
+
 /// The Kubernetes service port a listener stands for, as far as the server told.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceRef {

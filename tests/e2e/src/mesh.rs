@@ -198,6 +198,15 @@ impl Mesh {
         Ok(())
     }
 
+    /// Rows of a node's `weft services` for one service.
+    ///
+    /// # Errors
+    /// When there is no such node, or its agent does not answer.
+    pub fn services(&self, node: &str, service: &str) -> Result<Vec<Value>> {
+        let weft = self.wefts.iter().find(|weft| weft.node().name() == node);
+        ports_of(weft.with_context(|| format!("no node {node}"))?, service)
+    }
+
     /// The status of a node's agent as JSON, ready or not.
     ///
     /// # Errors

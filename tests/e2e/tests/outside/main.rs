@@ -1,4 +1,6 @@
 //! Clients outside the cluster: node ports, external addresses and load balancers' addresses, as kube-proxy serves them.
 
+mod bad_days;
 mod reach;
+mod refused;
 mod site;

@@ -158,6 +158,19 @@ impl Place {
         launch.run(MARGIN)?.success()?;
         Ok(())
     }
+
+    /// Sends a SYN to `to` from each of so many ports of `from`, and answers nothing that comes back.
+    ///
+    /// # Errors
+    /// When they cannot be sent.
+    pub fn flood(&self, from: SocketAddr, to: SocketAddr, ports: u16) -> Result<()> {
+        let launch = self.probe()?.arg("spoof");
+        let launch = launch.args([from.to_string(), to.to_string()]);
+        let ports = ports.to_string();
+        let launch = launch.args(["--count", &ports, "--ports", &ports]);
+        launch.run(MARGIN)?.success()?;
+        Ok(())
+    }
 }
 
 /// What `weft-probe hold` prints to standard error once the connection stands, before the server's name.

@@ -98,6 +98,8 @@ pub struct GetOptions {
     pub timeout: Duration,
     /// Bytes of each request, and of its answer, at least.
     pub size: usize,
+    /// For UDP: the client's port; 0 for any.
+    pub from_port: u16,
 }
 
 impl Default for GetOptions {
@@ -109,6 +111,7 @@ impl Default for GetOptions {
             keep: false,
             timeout: Duration::from_secs(5),
             size: 0,
+            from_port: 0,
         }
     }
 }
@@ -156,8 +159,17 @@ impl GetOptions {
         self
     }
 
+    /// For UDP: all from this port.
+    pub fn from_port(mut self, port: u16) -> Self {
+        self.from_port = port;
+        self
+    }
+
     pub(super) fn args(&self, to: SocketAddr) -> Vec<String> {
         let mut args = vec!["get".into(), to.to_string()];
+        if self.from_port != 0 {
+            args.extend(["--from-port".into(), self.from_port.to_string()]);
+        }
         args.extend(["--count".into(), self.count.to_string()]);
         args.extend(["--size".into(), self.size.to_string()]);
         args.extend(["--timeout".into(), self.timeout.as_millis().to_string()]);

@@ -17,6 +17,9 @@ pub(crate) struct Args {
     /// UDP: connect the socket instead of naming the server with each datagram
     #[arg(long, requires = "udp")]
     connected: bool,
+    /// UDP: from this port of the client; 0: any
+    #[arg(long, requires = "udp", default_value_t = 0)]
+    from_port: u16,
     /// Requests to make
     #[arg(long, default_value_t = 1)]
     count: u32,
@@ -46,6 +49,7 @@ pub(crate) fn run(args: &Args) -> io::Result<()> {
         kind: Kind::new(args.udp, args.connected),
         timeout: Duration::from_millis(args.timeout),
         size: args.size,
+        from_port: args.from_port,
     };
     let mut session: Option<Session> = None;
     let mut stdout = io::stdout().lock();

@@ -35,6 +35,7 @@ pub(crate) fn run(args: &Args) -> io::Result<()> {
         kind: Kind::new(args.udp, true),
         timeout: Duration::from_millis(args.timeout),
         size: 0,
+        from_port: 0,
     };
     let mut session = None;
     let first = attempt(&mut session, target);

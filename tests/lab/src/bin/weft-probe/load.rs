@@ -73,6 +73,7 @@ pub(crate) fn run(args: Args) -> io::Result<()> {
             kind: Kind::new(args.udp, args.connected),
             timeout: Duration::from_millis(args.timeout),
             size: 0,
+            from_port: 0,
         },
         keep: args.keep,
         with_log: args.log.is_some(),

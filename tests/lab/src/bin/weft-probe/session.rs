@@ -20,6 +20,8 @@ pub(crate) struct Target {
     pub(crate) timeout: Duration,
     /// Bytes of a request; and of its answer, which repeats it, a few more.
     pub(crate) size: usize,
+    /// Of a UDP client; 0: any.
+    pub(crate) from_port: u16,
 }
 
 /// TCP, or UDP with or without `connect`.
@@ -186,7 +188,7 @@ fn open_udp(target: Target) -> io::Result<UdpSocket> {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = UdpSocket::bind((any, 0))?;
+    let socket = UdpSocket::bind((any, target.from_port))?;
     if target.kind == Kind::UdpConnected {
         socket.connect(target.to)?;
     }

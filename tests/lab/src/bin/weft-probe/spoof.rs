@@ -28,6 +28,9 @@ pub(crate) struct Args {
     /// How many
     #[arg(long, default_value_t = 1)]
     count: u32,
+    /// From how many ports, one after the other
+    #[arg(long, default_value_t = 1)]
+    ports: u16,
 }
 
 pub(crate) fn run(args: &Args) -> io::Result<()> {
@@ -38,10 +41,15 @@ pub(crate) fn run(args: &Args) -> io::Result<()> {
     // With this protocol the IP header is part of what is sent.
     let raw = SocketType::RAW;
     let socket = socket_with(family, raw, SocketFlags::CLOEXEC, Some(ipproto::RAW))?;
-    let packet = packet(args.from, args.to, args.udp)?;
     // A raw IPv6 socket takes the port for a protocol.
     let to = SocketAddr::new(args.to.ip(), 0);
-    for _ in 0..args.count {
+    let last = args
+        .from
+        .port()
+        .saturating_add(args.ports.saturating_sub(1));
+    let ports = (args.from.port()..=last).cycle();
+    for port in ports.take(args.count as usize) {
+        let packet = packet(SocketAddr::new(args.from.ip(), port), args.to, args.udp)?;
         sendto(&socket, &packet, SendFlags::empty(), &to)?;
     }
     Ok(())
