@@ -23,6 +23,8 @@ use tunnels::Tunnels;
 
 /// Groups of events taken together at most, so that a storm does not put off what came before it.
 const MAX_BATCH: usize = 10_000;
+/// Resources that are taken into the store together at most before anybody is told of any.
+const PIECE: usize = 1_000;
 
 /// What said a problem.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -144,13 +146,28 @@ impl Engine {
         Arc::clone(&self.residents)
     }
 
-    fn publish_batch(&mut self, mut batch: Batch) {
-        let mut envoys = batch.for_envoys(&mut self.clusters);
+    fn publish_batch(&mut self, batch: Batch) {
+        let mut tunnels = Batch::default();
         self.tunnels
-            .publish(&self.model, &self.settings, &mut envoys);
+            .publish(&self.model, &self.settings, &mut tunnels);
+        self.publish_with(tunnels, batch);
+    }
+
+    /// `envoys`: what these take besides.
+    fn publish_with(&mut self, mut envoys: Batch, mut batch: Batch) {
+        envoys.extend(batch.for_envoys(&mut self.clusters));
         envoys.extend(self.inbound.take(&batch, &self.model, &self.settings));
         self.envoys.publish(envoys);
         self.store.publish(batch);
+    }
+
+    /// Puts away what there is so far, while nobody is told of any of it: a whole cluster's resources would take more than what the store
+    /// makes of them.
+    fn put_away(&mut self, batch: &mut Batch) {
+        if batch.len() >= PIECE && !self.store.is_synced() {
+            // A node's tunnels depend on all of its pods: they wait for the last piece.
+            self.publish_with(Batch::default(), std::mem::take(batch));
+        }
     }
 
     /// Takes events until the source is gone. Blocks: runs on a thread of its own.
@@ -222,6 +239,7 @@ impl Engine {
         for name in dirty.services {
             let resources = translate::service(&self.model, &name);
             self.publish_service(name, resources, batch);
+            self.put_away(batch);
         }
         for name in &dirty.endpoints {
             for endpoints in translate::service_endpoints(&self.model, name) {
@@ -241,6 +259,7 @@ impl Engine {
                 Some(workload) => batch.upsert(Resource::Workload(workload)),
                 None => batch.remove(ResourceType::Workload, translate::pod_resource_name(name)),
             }
+            self.put_away(batch);
         }
         for name in &dirty.nodes {
             match translate::node(&self.model, name) {

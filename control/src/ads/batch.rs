@@ -23,6 +23,11 @@ impl Batch {
         self.0.insert((resource_type, name), None);
     }
 
+    /// How many changes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Adds all of `other`'s changes.
     pub(crate) fn extend(&mut self, other: Self) {
         self.0.extend(other.0);

@@ -1,5 +1,7 @@
 //! Whatever the order of events: what is published is what the objects that are left would give from scratch.
 
+mod pieces;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
