@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure};
 use serde_json::{Value, json};
 use weft_e2e::mesh::{TARGET, status};
+use weft_e2e::stats::by_server;
 use weft_e2e::wait::LONG;
 use weft_e2e::{Result, eventually};
 use weft_lab::probe::Summary;
@@ -18,6 +19,8 @@ use super::site::{OUTSIDE, Site};
 const KILLS: u32 = 12;
 /// Length of one run of a load; runs follow each other without a pause.
 const RUN: Duration = Duration::from_secs(4);
+/// After which a datagram is taken for lost.
+const BRIEF: Duration = Duration::from_millis(500);
 /// Half-open connections of a flood: many times what [`SMALL`] holds.
 const FLOOD: u16 = 20_000;
 const SMALL: u32 = 1024;
@@ -135,11 +138,23 @@ fn datagrams_go_on_to_another_backend_when_theirs_goes_away() -> Result {
     }
     site.service(&json!({"selector": {"app": "other"}}), &[], 2)?;
     let at = site.node_ports("n1")?[0];
+    // A pod that has just come is refused everything until it has its policy.
+    eventually(LONG, || {
+        let attempts = site
+            .client()?
+            .get(at, &GetOptions::udp(30).timeout(BRIEF))?;
+        let lost: Vec<_> = attempts.iter().filter(|a| !a.ok()).collect();
+        ensure!(lost.is_empty(), "{lost:?}");
+        let answered = by_server(&attempts);
+        ensure!(answered.len() == 2, "{answered:?}");
+        Ok(())
+    })?;
     let options = LoadOptions {
         udp: true,
         keep: true,
         concurrency: 4,
-        timeout: Duration::from_millis(500),
+        timeout: BRIEF,
+        log: Some(site.mesh.lab.dir().join("landings")),
         ..LoadOptions::requests(40, Duration::from_secs(12))
     };
     let load = site.client()?.load(at, &options)?;
@@ -150,8 +165,14 @@ fn datagrams_go_on_to_another_backend_when_theirs_goes_away() -> Result {
     site.mesh.apply("pod-two", &pod.to_string())?;
     site.service(&json!({"selector": {"app": "other"}}), &[], 1)?;
     let before = served(&mut site, "n1", "two")?;
-    let sum = load.finish()?;
-    assert_eq!(sum.failed, 0, "{sum:?}");
+    let (sum, landings) = load.finish_with_log()?;
+    let begin = landings.iter().map(|l| l.begin_ns).min().unwrap_or(0);
+    let lost: Vec<_> = landings
+        .iter()
+        .filter(|l| l.server.is_none())
+        .map(|l| Duration::from_nanos(l.begin_ns - begin))
+        .collect();
+    assert_eq!(sum.failed, 0, "lost at {lost:?}: {sum:?}");
     let after = served(&mut site, "n1", "two")?;
     assert_eq!(before, after, "a backend that is not ready is asked");
     Ok(())
