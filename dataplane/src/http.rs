@@ -1,4 +1,4 @@
-//! `/metrics`, `/healthz` and `/readyz`.
+//! `/metrics`, `/healthz` and `/readyz`, and what load balancers ask a node.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,8 +30,12 @@ pub struct MetricsAddress {
 
 /// The address is taken or not this machine's.
 #[derive(Debug, thiserror::Error)]
-#[error("metrics on {address}: {source}: give another address with --metrics")]
+#[error("{what} {address}: {source}: give another address with {option}")]
 pub struct BindError {
+    /// What is to be served there.
+    pub what: &'static str,
+    /// How another address is given.
+    pub option: &'static str,
     /// As configured.
     pub address: SocketAddr,
     /// The system's answer.
@@ -46,12 +50,31 @@ pub async fn bind(wanted: MetricsAddress) -> Result<Option<TcpListener>, BindErr
     let MetricsAddress { address, explicit } = wanted;
     match TcpListener::bind(address).await {
         Ok(listener) => Ok(Some(listener)),
-        Err(source) if explicit => Err(BindError { address, source }),
+        Err(source) if explicit => Err(BindError {
+            what: "metrics on",
+            option: "--metrics",
+            address,
+            source,
+        }),
         Err(source) => {
             tracing::warn!("no metrics: {address}: {source}: give an address with --metrics");
             Ok(None)
         }
     }
+}
+
+/// Binds where load balancers ask.
+///
+/// # Errors
+/// When the address cannot be had.
+pub async fn bind_health(address: SocketAddr) -> Result<TcpListener, BindError> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|source| BindError {
+        what: "health on",
+        option: "--node-health",
+        address,
+        source,
+    })
 }
 
 #[derive(Clone)]
@@ -74,6 +97,25 @@ pub async fn serve(
         .route("/metrics", get(scrape))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
+        .with_state(Shared { admin, metrics });
+    axum::serve(listener, router)
+        .with_graceful_shutdown(drain.cancelled_owned())
+        .await
+}
+
+/// Answers load balancers until `drain` is cancelled: nothing else is to be seen there.
+///
+/// # Errors
+/// When the listener fails.
+pub async fn serve_health(
+    listener: TcpListener,
+    admin: AdminService,
+    metrics: Arc<Metrics>,
+    drain: CancellationToken,
+) -> std::io::Result<()> {
+    let router = Router::new()
+        .route("/healthz", get(ready))
+        .route("/livez", get(|| async { "ok\n" }))
         .with_state(Shared { admin, metrics });
     axum::serve(listener, router)
         .with_graceful_shutdown(drain.cancelled_owned())

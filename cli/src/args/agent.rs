@@ -55,6 +55,11 @@ pub(crate) struct AgentArgs {
     #[arg(long, env = "WEFT_METRICS", value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<Metrics>,
 
+    /// Where load balancers ask over HTTP whether this node takes traffic: /healthz answers 200 when it does, as kube-proxy at port
+    /// 10256 [default: nowhere]
+    #[arg(long, env = "WEFT_NODE_HEALTH", value_name = "ADDR:PORT")]
+    pub(crate) node_health: Option<SocketAddr>,
+
     /// Entries that a map can hold, repeatable [default: see `weft status`]. Takes effect when the map is made
     #[arg(
         long,

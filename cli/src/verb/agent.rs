@@ -82,6 +82,7 @@ fn config(
         bpffs: args.bpffs.clone(),
         run_dir: args.run_dir.path.clone(),
         metrics: args.metrics(),
+        node_health: args.node_health,
         map_sizes: sizes.collect(),
         drain_timeout: args.drain_timeout,
         flow_history: args.flow_history,

@@ -64,6 +64,8 @@ pub struct AgentConfig {
     pub run_dir: PathBuf,
     /// Where metrics are served, if they are.
     pub metrics: Option<MetricsAddress>,
+    /// Where load balancers ask whether this node takes traffic.
+    pub node_health: Option<SocketAddr>,
     /// Map sizes that differ from the defaults.
     pub map_sizes: MapSizes,
     /// A draining endpoint's connections are closed after this time.
@@ -109,6 +111,7 @@ impl AgentConfig {
                 address: SocketAddr::from(([127, 0, 0, 1], 15_020)),
                 explicit: false,
             }),
+            node_health: None,
             map_sizes: MapSizes::default(),
             drain_timeout: Duration::from_secs(600),
             flow_history: FLOW_HISTORY,

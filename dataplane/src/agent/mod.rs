@@ -75,6 +75,10 @@ pub async fn run_on(
         Some(wanted) => http::bind(wanted).await?,
         None => None,
     };
+    let health = match config.node_health {
+        Some(wanted) => Some(http::bind_health(wanted).await?),
+        None => None,
+    };
     let control = config.control.connect();
     let facts = SharedFacts::new(AgentFacts {
         node: config.node.clone(),
@@ -225,6 +229,13 @@ pub async fn run_on(
         let served = admin::serve(service, admin_socket, token).await;
         served.map_err(|e| e.to_string())
     });
+    if let Some(listener) = health {
+        let (admin, metrics) = (admin.clone(), Arc::clone(&metrics));
+        let served = http::serve_health(listener, admin, metrics, drain.clone());
+        tasks.spawn("health of the node", async {
+            served.await.map_err(|e| e.to_string())
+        });
+    }
     if let Some(listener) = listener {
         let token = drain.clone();
         tasks.spawn("metrics server", async {
