@@ -212,7 +212,8 @@ enum counter {
 	/* traffic from outside: see abi/nat.h */
 	COUNTER_OUTSIDE = 26,         /* connections and UDP flows sent to a backend */
 	COUNTER_OUTSIDE_REFUSED = 27, /* refused, whatever the reason */
-	COUNTER_NAT_FULL = 28,        /* established connections that found no room in `nat`: they last as long as `nat_pending` keeps them */
+	COUNTER_NAT_FULL =
+	    28, /* established connections that found no room in `nat`: they last as long as `nat_pending` keeps them */
 	COUNTERS = 29,
 };
 

@@ -40,8 +40,8 @@ static __always_inline __wsum difference6(const struct weft_addr *old, const str
 }
 
 /* Writes an address into an IP header, with the checksum of that header where it has one. */
-static __always_inline bool store_address(struct __sk_buff *skb, const struct packet *packet, __u32 end, const struct weft_addr *old,
-                                          const struct weft_addr *new)
+static __always_inline bool store_address(struct __sk_buff *skb, const struct packet *packet, __u32 end,
+                                          const struct weft_addr *old, const struct weft_addr *new)
 {
 	__u32 offset = address_offset(packet, end);
 	struct weft_addr copy = *new;
@@ -123,7 +123,8 @@ VERIFIED_ONCE int rewrite(struct __sk_buff *skb, struct packet *packet, const st
 }
 
 /* The same inside of an ICMP error, for the packet that it quotes; `icmp` is where the error's own header begins. */
-VERIFIED_ONCE int rewrite_quoted(struct __sk_buff *skb, const struct packet *quoted, const struct endpoint *to, __u32 end, __u32 icmp)
+VERIFIED_ONCE int rewrite_quoted(struct __sk_buff *skb, const struct packet *quoted, const struct endpoint *to, __u32 end,
+                                 __u32 icmp)
 {
 	struct weft_addr old;
 	struct endpoint new;

@@ -34,9 +34,8 @@ impl Programs {
     fn load() -> Self {
         let open = ObjectBuilder::default().open_memory(OBJECT);
         let object = open.and_then(|open| open.load());
-        Self(RefCell::new(
-            object.expect("loading needs root and BPF: run as root"),
-        ))
+        let object = object.expect("loading needs root and BPF: run as root");
+        Self(RefCell::new(object))
     }
 
     /// The same programs over the same maps, for another thread.

@@ -59,7 +59,6 @@ impl Record for Swept {
             revoked: self.revoked,
             unread: self.unread,
             nat: self.nat,
-            ..Default::default()
         }
     }
 

@@ -208,6 +208,20 @@ impl Kernel {
                 ));
             }
         }
+        // A restricted address has the rule that refuses everybody else.
+        let restricted: BTreeSet<ServiceKey> = self
+            .source_ranges
+            .with(|m| m.keys().map(|key| key.service).collect());
+        for service in restricted.iter().filter(|key| services.contains_key(key)) {
+            let everybody = SourceRangeKey {
+                service: *service,
+                clients: None,
+            };
+            let refused = self.source_ranges.with(|m| m.get(&everybody).copied());
+            if refused != Some(LetIn(false)) {
+                wrong.push(format!("after {after}: {service:?} is open to all"));
+            }
+        }
         let loads: BTreeSet<BackendId> = self.loads.with(|m| m.keys().copied().collect());
         for id in self
             .backends

@@ -1,5 +1,6 @@
 mod kernel;
 mod model;
+mod outside;
 mod random;
 mod scenarios;
 mod shortage;
