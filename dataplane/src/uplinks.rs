@@ -160,7 +160,13 @@ impl Uplinks {
         self.uplinks.on.retain(|i| interfaces.contains_key(i));
         // Before a program reads them.
         self.write_entries(&wanted, &interfaces, &networks)?;
+        let before = self.uplinks.on.clone();
         self.uplinks.settle(&wanted)?;
+        if self.uplinks.on != before {
+            let names = self.uplinks.on.iter().filter_map(|i| interfaces.get(i));
+            let names: Vec<&str> = names.map(|i| i.name.as_str()).collect();
+            tracing::info!("uplinks: {}", names.join(", "));
+        }
         if let Some(own) = &mut self.own {
             own.settle(&index(LOOPBACK).into_iter().collect())?;
         }

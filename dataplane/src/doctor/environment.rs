@@ -50,7 +50,28 @@ pub(super) fn probe() -> Vec<Feature> {
             detail: bpffs_at,
             without: "nothing outlives the agent: `mount -t bpf bpf /sys/fs/bpf`",
         },
+        forwarding(),
     ]
+}
+
+/// Whether this network namespace forwards packets, as a node of a cluster has to.
+fn forwarding() -> Feature {
+    let is_on = |path: &str| fs::read_to_string(path).is_ok_and(|text| text.trim() == "1");
+    let ipv4 = is_on("/proc/sys/net/ipv4/ip_forward");
+    let ipv6 = is_on("/proc/sys/net/ipv6/conf/all/forwarding");
+    Feature {
+        name: "packet forwarding",
+        available: ipv4,
+        required: false,
+        detail: match (ipv4, ipv6) {
+            (true, true) => "IPv4 and IPv6",
+            (true, false) => "IPv4",
+            (false, true) => "IPv6 alone",
+            (false, false) => "off",
+        }
+        .to_owned(),
+        without: "pods and clients outside are not reached through this node: `sysctl -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1`",
+    }
 }
 
 /// Where a file system of this type is mounted: at the usual place if it is, else the first (proc_pid_mountinfo(5)).
