@@ -53,8 +53,14 @@ impl Site {
     }
 
     pub(crate) fn start_with(options: &WeftOptions) -> Result<Self> {
-        let mut mesh = Mesh::start_beside(lab(), &[OUTSIDE], options)?;
-        mesh.serve(&BACKENDS)?;
+        let mut site = Self::start_bare(options)?;
+        site.mesh.serve(&BACKENDS)?;
+        Ok(site)
+    }
+
+    /// Without servers.
+    pub(crate) fn start_bare(options: &WeftOptions) -> Result<Self> {
+        let mesh = Mesh::start_beside(lab(), &[OUTSIDE], options)?;
         Ok(Self { mesh })
     }
 
