@@ -3,10 +3,15 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
-use libbpf_rs::Link;
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
-use super::{PinDir, PinError, accel, pod};
+use super::{PinDir, PinError, accel, from_bytes, pod};
+
+/// Short connections from outside are over by then. Longer ones end with the programs that translate them.
+const OUTSIDE_DRAINS: Duration = Duration::from_secs(2);
 
 /// What could not be removed.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +42,13 @@ pub struct CleanupReport {
 /// When a pin or a filter cannot be removed.
 pub fn cleanup(bpffs: &Path) -> Result<CleanupReport, CleanupError> {
     let pins = PinDir::at(bpffs);
+    let mut draining = false;
+    for dir in pins.abi_dirs()? {
+        draining |= close_to_outside(&dir.join("maps"));
+    }
+    if draining {
+        thread::sleep(OUTSIDE_DRAINS);
+    }
     let mut report = CleanupReport {
         links: pod::remove_filters().map_err(CleanupError::Filters)?,
         maps: 0,
@@ -56,6 +68,21 @@ pub(crate) fn retire_others(pins: &PinDir) -> Result<CleanupReport, PinError> {
         remove_abi(&dir, &mut report)?;
     }
     Ok(report)
+}
+
+/// Leaves new connections of clients outside to whoever serves them next; true if there are some that still need the programs.
+fn close_to_outside(maps: &Path) -> bool {
+    let zero = 0_u32.to_ne_bytes();
+    let first = |name: &str| MapHandle::from_pinned_path(maps.join(name)).ok();
+    let active = first("nat_activity")
+        .and_then(|map| map.lookup(&zero, MapFlags::ANY).ok().flatten())
+        .and_then(|value| from_bytes::<u64>(&value));
+    let Some(settings) = first("nat_settings").filter(|_| active.is_some_and(|a| a & 1 == 1))
+    else {
+        return false;
+    };
+    let closed = vec![0; settings.value_size() as usize];
+    settings.update(&zero, &closed, MapFlags::ANY).is_ok()
 }
 
 fn remove_abi(dir: &Path, report: &mut CleanupReport) -> Result<(), PinError> {
