@@ -148,20 +148,32 @@ static __always_inline void forget_nat(const struct nat_key *key)
 	bpf_map_delete_elem(&nat_pending, key);
 }
 
-static __always_inline void uncount(__u32 flags, __u32 service, __u32 backend)
-{
-	struct backend_load *load = load_by_id(backend);
+/* The four bytes from `port` on as one word, for atomics; and a flag's place in it. */
+#define NAT_WORD(entry) ((__u32 *)&(entry)->port)
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define NAT_FLAG(flag) ((__u32)(flag) << 24)
+#else
+#define NAT_FLAG(flag) ((__u32)(flag))
+#endif
+_Static_assert(offsetof(struct nat_entry, flags) == offsetof(struct nat_entry, port) + 3, "NAT_FLAG");
+_Static_assert(offsetof(struct nat_entry, port) % 4 == 0, "NAT_WORD");
 
-	if (flags & NAT_COUNTED && load)
+/* Gives back what an established connection has taken; once, whoever comes. */
+static __always_inline void uncount(struct nat_entry *head)
+{
+	__u32 taken = NAT_FLAG(NAT_COUNTED | NAT_HELD);
+	__u32 was = __sync_fetch_and_and(NAT_WORD(head), ~taken);
+	struct backend_load *load = load_by_id(head->backend);
+
+	if (was & NAT_FLAG(NAT_COUNTED) && load)
 		__sync_fetch_and_add(&load->open, -1);
-	if (flags & NAT_HELD)
-		leave_service(service);
+	if (was & NAT_FLAG(NAT_HELD))
+		leave_service(head->service);
 }
 
-/* Takes all entries of a connection away. Of several that do, the one that takes the head does the counting. */
+/* Takes all entries of a connection away. */
 VERIFIED_ONCE int end_session(const struct nat_key *of)
 {
-	__u32 flags, service, backend;
 	struct nat_session session = {};
 	struct nat_entry *entry;
 	struct endpoint here;
@@ -174,12 +186,8 @@ VERIFIED_ONCE int end_session(const struct nat_key *of)
 	if (!entry)
 		return 0;
 	session_of_head(&key, entry, &session);
-	flags = entry->flags;
-	service = entry->service;
-	backend = entry->backend;
-	if (!bpf_map_delete_elem(&nat, &key))
-		uncount(flags, service, backend);
-	bpf_map_delete_elem(&nat_pending, &key);
+	uncount(entry);
+	forget_nat(&key);
 	reply_key(&session, &key);
 	forget_nat(&key);
 	masquerade_key(&session, &key);
@@ -214,12 +222,12 @@ static __always_inline void count_head(struct nat_entry *head)
 	if (load) {
 		__sync_fetch_and_add(&load->open, 1);
 		__sync_fetch_and_add(&load->total, 1);
-		head->flags |= NAT_COUNTED;
+		__sync_fetch_and_or(NAT_WORD(head), NAT_FLAG(NAT_COUNTED));
 	}
 	state = bpf_map_lookup_elem(&service_states, &service);
 	if (state) {
 		__sync_fetch_and_add(&state->open, 1);
-		head->flags |= NAT_HELD;
+		__sync_fetch_and_or(NAT_WORD(head), NAT_FLAG(NAT_HELD));
 	}
 }
 

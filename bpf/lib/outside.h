@@ -367,12 +367,15 @@ static __always_inline bool is_anew(const struct packet *packet, const struct na
 /* Writes down that one side has said good-bye. */
 static __always_inline void part(struct nat_entry *head, const struct packet *packet, __u8 fin)
 {
-	if (packet->tcp_flags & TCP_RST) {
-		head->state = NAT_CLOSED;
+	__u32 both = NAT_FLAG(NAT_FIN_CLIENT | NAT_FIN_SERVER);
+	__u32 was = __sync_fetch_and_or(NAT_WORD(head), NAT_FLAG(fin));
+
+	if (!(packet->tcp_flags & TCP_RST) && ((was | NAT_FLAG(fin)) & both) != both) {
+		head->state = NAT_CLOSING;
 		return;
 	}
-	head->flags |= fin;
-	head->state = (head->flags & NAT_FIN_CLIENT) && (head->flags & NAT_FIN_SERVER) ? NAT_CLOSED : NAT_CLOSING;
+	head->state = NAT_CLOSED;
+	uncount(head);
 }
 
 /* What the client does to its connection. */

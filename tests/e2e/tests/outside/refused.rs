@@ -234,3 +234,54 @@ fn policies_know_clients_outside_by_their_addresses() -> Result {
     assert!(reasons.iter().any(|r| r == "isolated"), "{reasons:?}");
     Ok(())
 }
+
+/// A TrafficPolicy for the service.
+fn limits(site: &Site, limits: &Value) -> Result {
+    let policy = json!({
+        "apiVersion": "weft.io/v1alpha1",
+        "kind": "TrafficPolicy",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"targetRefs": [{"kind": "Service", "name": "web"}], "limits": limits},
+    });
+    site.mesh.apply("limits", &policy.to_string())?;
+    let (name, value) = limits.as_object().and_then(|l| l.iter().next()).unzip();
+    let (name, value) = (name.cloned().unwrap_or_default(), value.cloned());
+    eventually(LONG, || {
+        for row in site.outside_rows("n1")? {
+            ensure!(Some(&row["limits"][&name]) == value.as_ref(), "{row}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn limits_of_a_service_hold_for_clients_outside() -> Result {
+    const MOST: usize = 3;
+    let mut site = Site::start()?;
+    site.service(&json!({}), &[], 3)?;
+    limits(&site, &json!({"maxConnections": MOST}))?;
+    let at = site.node_ports("n1")?[0];
+    let client = site.client()?;
+    let longest = Duration::from_secs(20);
+    let held: Vec<_> = (0..MOST)
+        .map(|_| client.hold_busy(at, longest))
+        .collect::<Result<_, _>>()?;
+    let refused = client.get(at, &GetOptions::tcp(2).timeout(SILENCE))?;
+    assert!(refused.iter().all(|a| !a.ok()), "{refused:?}");
+    drop(held);
+    // Their places are free again as soon as they are closed.
+    eventually(LONG, || {
+        let attempts = client.get(at, &GetOptions::tcp(1).timeout(SILENCE))?;
+        ensure!(attempts.iter().all(Attempt::ok), "{attempts:?}");
+        Ok(())
+    })?;
+    limits(&site, &json!({"connectionsPerSecond": 5}))?;
+    let attempts = client.get(at, &GetOptions::udp(40).timeout(Duration::from_millis(20)))?;
+    let answered = attempts.iter().filter(|a| a.ok()).count();
+    assert!((1..40).contains(&answered), "{answered}");
+    let reasons = reasons(&mut site, "n1")?;
+    for reason in ["connection-limit", "rate-limit"] {
+        assert!(reasons.iter().any(|r| r == reason), "{reason}: {reasons:?}");
+    }
+    Ok(())
+}
