@@ -11,7 +11,9 @@
 //!    wrote for it stays.
 
 mod book;
+mod ends;
 mod find;
+mod follow;
 mod notices;
 mod peer;
 mod report;
@@ -27,7 +29,9 @@ use std::num::NonZeroU32;
 use tokio::sync::watch;
 use weft_proto::model::{Workload, WorkloadKind};
 
+pub(crate) use ends::OtherEnds;
 pub use find::Missing;
+pub(crate) use follow::{Follower, follow};
 pub use report::{MissingPod, PodAttachment, Report};
 pub use task::{Interfaces, Outlook};
 
