@@ -49,7 +49,7 @@ impl InterfaceIndex {
     }
 }
 
-/// Local pods whose interfaces are to be found: those of this node that have addresses of their own and are in the mesh.
+/// Local pods whose interfaces are to be found: those of this node that have addresses of their own, in the mesh or out of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WantedPods {
     /// Address to the name of its Workload resource.
@@ -61,11 +61,12 @@ pub struct WantedPods {
 }
 
 impl WantedPods {
-    /// Those of `workloads` that have an interface of their own on `node`.
+    /// Those of `workloads` that have an interface of their own on `node`: all that are in the mesh, or all that are `out` of it.
     #[must_use]
     pub fn of<'a>(
         workloads: impl IntoIterator<Item = &'a Workload>,
         node: &str,
+        out: bool,
         complete: bool,
     ) -> Self {
         let mut wanted = Self {
@@ -74,7 +75,7 @@ impl WantedPods {
         };
         for workload in workloads {
             let alone = workload.kind == WorkloadKind::Pod && !workload.host_network;
-            if !alone || workload.out_of_mesh || workload.node != node {
+            if !alone || workload.out_of_mesh != out || workload.node != node {
                 continue;
             }
             for address in &workload.addresses {
