@@ -238,6 +238,12 @@ VERIFIED_ONCE int choose_once(const struct service *service, __u64 client, struc
 	return true;
 }
 
+/* What the node itself opens, or a pod that is out of the mesh, crosses no interface where it could be handed over to Envoy. */
+static __always_inline bool is_past_proxy(__u64 client)
+{
+	return client == config.node_cookie || bpf_map_lookup_elem(&outsiders, &client);
+}
+
 /* Chooses a backend for a new connection to `key` from `client`: a network namespace cookie, or a hash of the address outside. */
 static __always_inline enum choice_result choose(const struct service_key *key, __u64 client, struct choice *choice)
 {
@@ -251,8 +257,8 @@ static __always_inline enum choice_result choose(const struct service_key *key, 
 		service = *found;
 		choice->service = service.id;
 		choice->flags = service.flags;
-		/* What the node itself opens crosses no pod's interface, where it could be handed over; nor does what comes from outside. */
-		if ((service.flags & SERVICE_LAYER7) && client != config.node_cookie && !key->outside)
+		/* What comes from outside is handed over by nobody either. */
+		if ((service.flags & SERVICE_LAYER7) && !key->outside && !is_past_proxy(client))
 			return CHOICE_PROXIED;
 		if (!service.slots)
 			return CHOICE_NO_BACKEND;

@@ -15,6 +15,7 @@ use crate::flow::EventSource;
 use crate::interfaces::PodPrograms;
 use crate::limits::Tender;
 use crate::metrics::ProgramRuns;
+use crate::outsiders::NetnsCookie;
 use crate::proxy::ProxyState;
 use crate::tables::policy::PolicyTables;
 use crate::tables::{BackendId, Table, Tables};
@@ -82,6 +83,12 @@ pub trait Datapath: Send {
     /// # Errors
     /// When the map is missing.
     fn proxy_switch(&mut self) -> Result<Box<dyn Table<u32, ProxyState>>, BpfError>;
+
+    /// Tells the kernel which network namespaces are out of the mesh.
+    ///
+    /// # Errors
+    /// When the map is missing.
+    fn outsiders(&mut self) -> Result<Box<dyn Table<NetnsCookie, u32>>, BpfError>;
 
     /// The programs for pods' interfaces, still on none.
     ///
@@ -182,6 +189,10 @@ impl Datapath for KernelDatapath {
 
     fn proxy_switch(&mut self) -> Result<Box<dyn Table<u32, ProxyState>>, BpfError> {
         self.loaded.proxy_switch()
+    }
+
+    fn outsiders(&mut self) -> Result<Box<dyn Table<NetnsCookie, u32>>, BpfError> {
+        self.loaded.outsiders()
     }
 
     fn pod_programs(&mut self) -> Result<Box<dyn PodPrograms>, BpfError> {

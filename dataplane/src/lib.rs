@@ -23,6 +23,7 @@ pub mod mtls;
 mod netlink;
 mod netns;
 pub mod otlp;
+pub mod outsiders;
 pub mod policy;
 pub mod proxy;
 pub mod tables;

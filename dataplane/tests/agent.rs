@@ -23,6 +23,7 @@ use weft_dataplane::engine::Closer;
 use weft_dataplane::flow::memory::MemoryKernel;
 use weft_dataplane::interfaces::{InterfaceIndex, PodPrograms};
 use weft_dataplane::limits::Tender;
+use weft_dataplane::outsiders::NetnsCookie;
 use weft_dataplane::proxy::ProxyState;
 use weft_dataplane::tables::memory::{self, MemoryTable};
 use weft_dataplane::tables::policy::PolicyTables;
@@ -170,6 +171,10 @@ impl Datapath for Kernel {
 
     fn proxy_switch(&mut self) -> Result<Box<dyn Table<u32, ProxyState>>, BpfError> {
         Ok(Box::new(memory::MemoryTable::new("proxy_state", 1)))
+    }
+
+    fn outsiders(&mut self) -> Result<Box<dyn Table<NetnsCookie, u32>>, BpfError> {
+        Ok(Box::new(MemoryTable::new("outsiders", 16)))
     }
 
     fn uplink_programs(&mut self) -> Result<UplinkPrograms, BpfError> {

@@ -10,16 +10,19 @@ use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 
 use libbpf_rs::{MapCore, MapHandle, Object, ObjectBuilder, ProgramInput};
-use weft_dataplane::bpf::open_tables;
+use weft_dataplane::bpf::{BpfTable, open_tables};
+use weft_dataplane::outsiders::NetnsCookie;
 use weft_dataplane::tables::{
     BackendEntry, BackendId, BackendLoad, Generation, ServiceEntry, ServiceFlags, ServiceId,
-    ServiceKey, Slot, SlotKey, Tables, WriteError,
+    ServiceKey, Slot, SlotKey, Table, Tables, WriteError,
 };
 use weft_proto::model::{LbPolicy, Protocol};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weft-tests.bpf.o"));
 const SERVICE: ServiceId = ServiceId(7);
 const GENERATION: Generation = Generation(3);
+/// As in bpf/include/abi.h.
+const SERVICE_LAYER7: ServiceFlags = ServiceFlags(64);
 
 /// `enum choice_result` of bpf/lib/choose.h.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
@@ -27,6 +30,7 @@ enum Answer {
     NoService,
     Backend(u32),
     NoBackend,
+    Proxied,
 }
 
 struct Kernel {
@@ -46,6 +50,12 @@ impl Kernel {
         };
         let tables = RefCell::new(open_tables(map).unwrap());
         Self { object, tables }
+    }
+
+    fn outsiders(&self) -> BpfTable<NetnsCookie, u32> {
+        let map = self.object.maps().find(|m| m.name() == "outsiders");
+        let map = MapHandle::try_from(&map.unwrap()).unwrap();
+        BpfTable::new("outsiders", map).unwrap()
     }
 
     fn tables(&self) -> RefMut<'_, Tables> {
@@ -153,7 +163,8 @@ impl Kernel {
                 );
                 Answer::Backend(id)
             }
-            _ => Answer::NoBackend,
+            2 => Answer::NoBackend,
+            _ => Answer::Proxied,
         }
     }
 
@@ -199,6 +210,22 @@ fn an_unknown_address_is_no_service() {
     ] {
         assert_eq!(kernel.choose_for(other, 1), Answer::NoService);
     }
+}
+
+#[test]
+fn layer_7_is_left_to_envoy_but_for_namespaces_out_of_the_mesh() {
+    let kernel = Kernel::new();
+    kernel.service(LbPolicy::Random, 0, &[(1, 1, ALWAYS)]);
+    let mut entry = kernel.tables().services.get(&vip()).unwrap().unwrap();
+    entry.flags = SERVICE_LAYER7;
+    kernel.tables().services.write(&[(vip(), entry)]).unwrap();
+    let (inside, out) = (70, 71);
+    let mut outsiders = kernel.outsiders();
+    outsiders.write(&[(NetnsCookie(out), 1)]).unwrap();
+    assert_eq!(kernel.choose(inside), Answer::Proxied);
+    assert_eq!(kernel.choose(out), Answer::Backend(1));
+    outsiders.delete(&[NetnsCookie(out)]).unwrap();
+    assert_eq!(kernel.choose(out), Answer::Proxied);
 }
 
 #[test]

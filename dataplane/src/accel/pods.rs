@@ -2,23 +2,21 @@
 //!
 //! An address alone does not say whose socket it is, as whoever may make network namespaces gives addresses there as he likes.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
 use crate::bpf::{Record, SocketIterator, types};
-use crate::interfaces::snapshot::{self, Kernel};
-use crate::interfaces::{InterfaceIndex, InterfacesReceiver, LocalInterfaces, WantedReceiver};
-use crate::netns::{self, PeerNamespaces};
+use crate::interfaces::{
+    Follower, InterfaceIndex, InterfacesReceiver, LocalInterfaces, OtherEnds, WantedPods,
+    WantedReceiver, follow, snapshot,
+};
+use crate::netns;
 use crate::tables::{Table, TableError};
-
-/// A namespace that was not found may be later: runtimes name a pod before they have wired it up.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// Key of `accel_pods`: the host side of a pod's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,8 +67,7 @@ const OFF: u32 = types::accel_pod_flags::ACCEL_POD_OFF.0;
 pub struct Pods {
     table: Box<dyn Table<PodInterface, AcceleratedPod>>,
     listeners: SocketIterator,
-    kernel: Kernel,
-    namespaces: PeerNamespaces,
+    ends: OtherEnds,
     known: BTreeMap<PodInterface, AcceleratedPod>,
     /// Namespaces whose listeners have been looked for.
     searched: BTreeSet<u64>,
@@ -89,8 +86,7 @@ impl Pods {
         Ok(Self {
             table,
             listeners,
-            kernel: Kernel::open()?,
-            namespaces: PeerNamespaces::new()?,
+            ends: OtherEnds::new()?,
             known: known.into_iter().collect(),
             searched: BTreeSet::new(),
         })
@@ -101,52 +97,12 @@ impl Pods {
     /// # Errors
     /// When a look panicked.
     pub async fn run(
-        mut self,
-        mut interfaces: InterfacesReceiver,
-        mut wanted: WantedReceiver,
+        self,
+        interfaces: InterfacesReceiver,
+        wanted: WantedReceiver,
         drain: CancellationToken,
     ) -> io::Result<()> {
-        loop {
-            let local = interfaces.borrow_and_update().clone();
-            let off = wanted.borrow_and_update().unaccelerated.clone();
-            let look = tokio::task::spawn_blocking(move || {
-                let complete = self.look(&local, &off);
-                (self, complete)
-            });
-            let complete;
-            (self, complete) = look.await.map_err(io::Error::other)?;
-            let again = async {
-                if complete {
-                    std::future::pending::<()>().await;
-                }
-                tokio::time::sleep(AGAIN).await;
-            };
-            tokio::select! {
-                () = drain.cancelled() => return Ok(()),
-                () = again => {}
-                changed = interfaces.changed() => if changed.is_err() {
-                    // The search has ended, and with it the agent.
-                    drain.cancelled().await;
-                    return Ok(());
-                },
-                changed = wanted.changed() => if changed.is_err() {
-                    // The engine has, likewise.
-                    drain.cancelled().await;
-                    return Ok(());
-                },
-            }
-        }
-    }
-
-    /// Writes what is found; false if some pod's namespace was not, or the table did not take it.
-    fn look(&mut self, local: &LocalInterfaces, off: &BTreeSet<IpAddr>) -> bool {
-        match self.try_look(local, off) {
-            Ok(complete) => complete,
-            Err(e) => {
-                tracing::warn!("pods are not accelerated for now: {e}");
-                false
-            }
-        }
+        follow(self, interfaces, wanted, drain).await.map(drop)
     }
 
     fn try_look(&mut self, local: &LocalInterfaces, off: &BTreeSet<IpAddr>) -> io::Result<bool> {
@@ -158,18 +114,11 @@ impl Pods {
             .filter(|(address, _)| off.contains(address))
             .map(|(_, interface)| PodInterface(*interface))
             .collect();
-        let interfaces = self.kernel.interfaces()?;
-        let peers: BTreeMap<PodInterface, i32> = wanted
-            .iter()
-            .filter_map(|pod| Some((*pod, interfaces.get(&pod.0)?.peer_netns?)))
-            .collect();
-        let ids: HashSet<i32> = peers.values().copied().collect();
-        let open = self.namespaces.open(&ids);
+        let open = self.ends.open(&local.pods.values().copied().collect())?;
         let mut found = BTreeMap::new();
-        for (pod, id) in peers {
-            if let Some(file) = open.get(&id)
-                && let Ok(netns) = u32::try_from(file.metadata()?.ino())
-            {
+        for (interface, file) in &open {
+            if let Ok(netns) = u32::try_from(file.metadata()?.ino()) {
+                let pod = PodInterface(*interface);
                 let off = opted_out.contains(&pod);
                 found.insert(pod, AcceleratedPod { netns, off });
             }
@@ -185,7 +134,7 @@ impl Pods {
             .collect();
         self.table.write(&fresh).map_err(io::Error::other)?;
         self.known.extend(fresh);
-        self.find_listeners(&found, open.values())?;
+        self.find_listeners(&found, open.values().map(AsRef::as_ref))?;
         Ok(found.len() == wanted.len())
     }
 
@@ -218,6 +167,19 @@ impl Pods {
         let inodes: BTreeSet<u64> = found.values().map(|pod| pod.netns.into()).collect();
         self.searched.retain(|inode| inodes.contains(inode));
         Ok(())
+    }
+}
+
+impl Follower for Pods {
+    /// Writes what is found; false if some pod's namespace was not, or the table did not take it.
+    fn look(&mut self, local: &LocalInterfaces, wanted: &WantedPods) -> bool {
+        match self.try_look(local, &wanted.unaccelerated) {
+            Ok(complete) => complete,
+            Err(e) => {
+                tracing::warn!("pods are not accelerated for now: {e}");
+                false
+            }
+        }
     }
 }
 

@@ -34,6 +34,7 @@ use crate::interfaces::Interfaces;
 use crate::limits;
 use crate::metrics::Metrics;
 use crate::otlp;
+use crate::outsiders::Outsiders;
 use crate::proxy::{self, AccessLog, Owners, ProxyConfig, Relay, RequestSpans, Routing};
 use crate::uplinks::{self, UplinkChoice, Uplinks};
 use crate::xds::{Client, ClientConfig, SharedStatus};
@@ -104,7 +105,7 @@ pub async fn run_on(
     let switch = datapath.proxy_switch()?;
     let uplink_programs = datapath.uplink_programs()?;
 
-    let wanted_pods = engine.wanted_pods();
+    let (wanted_pods, out_of_mesh) = (engine.wanted_pods(), engine.outsiders());
     let healths = engine.healths();
     let keeper = Keeper::new(
         &config.node,
@@ -115,6 +116,8 @@ pub async fn run_on(
     let search = Interfaces::new(wanted_pods.clone(), datapath.pod_programs()?);
     let (search, outlook) = search.map_err(AgentError::Interfaces)?;
     facts.update(|f| f.pods = Some(outlook.report));
+
+    let outsiders = Outsiders::new(datapath.outsiders()?).map_err(AgentError::Interfaces)?;
 
     let admin_socket = run_dir.listen()?;
     let (engine, engine_task) = worker::start(engine, closer, drain.clone());
@@ -184,6 +187,11 @@ pub async fn run_on(
     let token = drain.clone();
     tasks.spawn("search for interfaces", async {
         search.run(token).await.map_err(|e| e.to_string())
+    });
+    let token = drain.clone();
+    tasks.spawn("search for pods out of the mesh", async {
+        let followed = outsiders.run(out_of_mesh, token).await;
+        followed.map_err(|e| e.to_string())
     });
     let (handle, token) = (engine.clone(), drain.clone());
     tasks.spawn("news of interfaces", async {

@@ -191,8 +191,9 @@ fn outcome(result: i32, returned: u32) -> io::Result<()> {
 }
 
 /// The cookie of this thread's network namespace, which programs see with each socket of it.
-pub(super) fn netns_cookie() -> io::Result<u64> {
-    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+pub(crate) fn netns_cookie() -> io::Result<u64> {
+    // Of no address in particular: the loopback interface may be down.
+    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0))?;
     let mut cookie = 0_u64;
     let mut size = size_of::<u64>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `size` bytes to `cookie`, which is that large, and both outlive the call.

@@ -43,7 +43,7 @@ pub use pod::PodHook;
 pub use run::{Check, Sweep};
 pub use table::BpfTable;
 
-pub(crate) use abi::{Record, from_bytes};
+pub(crate) use abi::{Record, from_bytes, netns_cookie};
 pub(crate) use arena::Arena;
 pub(crate) use array::Placed;
 pub(crate) use cleanup::retire_others;

@@ -15,6 +15,7 @@ use crate::conntrack::Timeouts;
 use crate::datapath::Observation;
 use crate::doctor;
 use crate::limits::{HealthIterator, Tender};
+use crate::outsiders::NetnsCookie;
 use crate::proxy::ProxyState;
 use crate::tables::mtls::MtlsTables;
 use crate::tables::policy::PolicyTables;
@@ -147,6 +148,15 @@ impl Loaded {
     pub fn proxy_switch(&self) -> Result<Box<dyn Table<u32, ProxyState>>, BpfError> {
         let switch = BpfTable::<u32, ProxyState>::new("proxy_state", self.map("proxy_state")?)?;
         Ok(Box::new(switch))
+    }
+
+    /// Network namespaces of pods that are out of the mesh.
+    ///
+    /// # Errors
+    /// When the map is missing or of another layout.
+    pub fn outsiders(&self) -> Result<Box<dyn Table<NetnsCookie, u32>>, BpfError> {
+        let outsiders = BpfTable::new("outsiders", self.map("outsiders")?)?;
+        Ok(Box::new(outsiders))
     }
 
     fn destroyer(&mut self, tcp: &str, udp: &str) -> Result<Destroyer, BpfError> {

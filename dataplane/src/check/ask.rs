@@ -69,7 +69,12 @@ pub fn check(
     let sources = sources(&question.from, directory)?;
     let targets = targets(question, directory)?;
     let mut cases = Vec::new();
-    let (by_proxy, targets): (Vec<_>, Vec<_>) = targets.into_iter().partition(|t| t.by_proxy);
+    // Nobody hands over what a pod sends that is out of the mesh.
+    let out = sources
+        .iter()
+        .any(|source| directory.workload(*source).is_some_and(|w| w.out_of_mesh));
+    let (by_proxy, targets): (Vec<_>, Vec<_>) =
+        targets.into_iter().partition(|t| t.by_proxy && !out);
     for target in &targets {
         let mut asked = false;
         for packet in packets(&sources, target) {

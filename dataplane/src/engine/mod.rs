@@ -137,6 +137,8 @@ pub struct Engine {
     last_update: Option<Instant>,
     last_retry: Option<Instant>,
     wanted: watch::Sender<WantedPods>,
+    /// Local pods that are out of the mesh.
+    outsiders: watch::Sender<WantedPods>,
     /// SPIFFE IDs of local pods.
     identities: watch::Sender<BTreeSet<String>>,
     /// What is said about local backends.
@@ -200,6 +202,7 @@ impl Engine {
             last_update: None,
             last_retry: None,
             wanted: watch::channel(WantedPods::default()).0,
+            outsiders: watch::channel(WantedPods::default()).0,
             identities: watch::channel(BTreeSet::new()).0,
             healths: watch::channel(ServiceHealths::new()).0,
             generation: 0,
@@ -277,6 +280,12 @@ impl Engine {
         self.wanted.subscribe()
     }
 
+    /// Where to learn which local pods are out of the mesh.
+    #[must_use]
+    pub fn outsiders(&self) -> WantedReceiver {
+        self.outsiders.subscribe()
+    }
+
     /// Where to learn the SPIFFE IDs of local pods.
     #[must_use]
     pub fn identities(&self) -> watch::Receiver<BTreeSet<String>> {
@@ -294,18 +303,15 @@ impl Engine {
         let local =
             local.filter(|w| w.node == self.here.node && !w.out_of_mesh && !w.spiffe_id.is_empty());
         let ids: BTreeSet<String> = local.map(|w| w.spiffe_id.clone()).collect();
-        self.identities.send_if_modified(|known| {
-            let changed = *known != ids;
-            *known = ids;
-            changed
-        });
+        tell(&self.identities, ids);
         let complete = self.phase == Phase::Settled;
-        let pods = WantedPods::of(self.resources.workloads.values(), &self.here.node, complete);
-        self.wanted.send_if_modified(|known| {
-            let changed = *known != pods;
-            *known = pods;
-            changed
-        });
+        for (told, out) in [(&self.wanted, false), (&self.outsiders, true)] {
+            let workloads = self.resources.workloads.values();
+            tell(
+                told,
+                WantedPods::of(workloads, &self.here.node, out, complete),
+            );
+        }
     }
 
     fn settle(&mut self, now: Instant) {
@@ -371,6 +377,15 @@ impl Engine {
                 || limits.mentions(id)
         })
     }
+}
+
+/// Wakes who listens only if there is something new.
+fn tell<T: PartialEq>(listeners: &watch::Sender<T>, now: T) {
+    listeners.send_if_modified(|known| {
+        let changed = *known != now;
+        *known = now;
+        changed
+    });
 }
 
 #[cfg(test)]

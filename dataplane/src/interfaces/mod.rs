@@ -11,7 +11,9 @@
 //!    wrote for it stays.
 
 mod book;
+mod ends;
 mod find;
+mod follow;
 mod notices;
 mod peer;
 mod report;
@@ -27,7 +29,9 @@ use std::num::NonZeroU32;
 use tokio::sync::watch;
 use weft_proto::model::{Workload, WorkloadKind};
 
+pub(crate) use ends::OtherEnds;
 pub use find::Missing;
+pub(crate) use follow::{Follower, follow};
 pub use report::{MissingPod, PodAttachment, Report};
 pub use task::{Interfaces, Outlook};
 
@@ -45,7 +49,7 @@ impl InterfaceIndex {
     }
 }
 
-/// Local pods whose interfaces are to be found: those of this node that have addresses of their own and are in the mesh.
+/// Local pods whose interfaces are to be found: those of this node that have addresses of their own, in the mesh or out of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WantedPods {
     /// Address to the name of its Workload resource.
@@ -57,11 +61,12 @@ pub struct WantedPods {
 }
 
 impl WantedPods {
-    /// Those of `workloads` that have an interface of their own on `node`.
+    /// Those of `workloads` that have an interface of their own on `node`: all that are in the mesh, or all that are `out` of it.
     #[must_use]
     pub fn of<'a>(
         workloads: impl IntoIterator<Item = &'a Workload>,
         node: &str,
+        out: bool,
         complete: bool,
     ) -> Self {
         let mut wanted = Self {
@@ -70,7 +75,7 @@ impl WantedPods {
         };
         for workload in workloads {
             let alone = workload.kind == WorkloadKind::Pod && !workload.host_network;
-            if !alone || workload.out_of_mesh || workload.node != node {
+            if !alone || workload.out_of_mesh != out || workload.node != node {
                 continue;
             }
             for address in &workload.addresses {

@@ -2,6 +2,7 @@
 
 mod many;
 mod node;
+mod out_of_mesh;
 mod protocols;
 mod stats;
 
