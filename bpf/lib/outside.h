@@ -16,9 +16,6 @@
 #define FIRST_ALIAS 1024
 #define ALIAS_ATTEMPTS 16
 
-/* Bits of struct source_range_key before the client's address. */
-#define SOURCE_RANGE_SERVICE_BITS (8 * sizeof(struct service_key))
-
 /* Each address outside is a client of its own. No network namespace has such a cookie: those count from 1. */
 static __always_inline __u64 client_of(const struct weft_addr *addr)
 {
@@ -348,7 +345,7 @@ static __always_inline bool is_opening(const struct packet *packet)
 	return packet->protocol == IPPROTO_UDP || (packet->tcp_flags & TCP_STEP) == TCP_SYN;
 }
 
-/* Whether a datagram's backend still is one of its service: a UDP client would go on asking one that is gone. */
+/* Whether the backend still is one of its service: a UDP client would go on asking one that is gone. */
 static __always_inline bool still_serves(const struct nat_entry *head)
 {
 	struct backend *backend = backend_by_id(head->backend);
@@ -356,12 +353,14 @@ static __always_inline bool still_serves(const struct nat_entry *head)
 	return backend && backend->service == head->service && backend->flags & BACKEND_ACCEPTS;
 }
 
-/* Whether this packet begins a connection anew, from a port that had one. */
+/* Whether this packet begins a connection anew: from a port that had one, or as its backend has gone without an answer. */
 static __always_inline bool is_anew(const struct packet *packet, const struct nat_entry *head)
 {
 	if (packet->protocol == IPPROTO_UDP)
 		return packet->fragment != FRAGMENT_LATER && !still_serves(head);
-	return (packet->tcp_flags & TCP_STEP) == TCP_SYN && head->state >= NAT_CLOSING;
+	if ((packet->tcp_flags & TCP_STEP) != TCP_SYN)
+		return false;
+	return head->state >= NAT_CLOSING || (head->state == NAT_NEW && !still_serves(head));
 }
 
 /* Writes down that one side has said good-bye. */
