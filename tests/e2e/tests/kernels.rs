@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use weft_e2e::accel::Pair;
 use weft_e2e::mesh::{PORT, TARGET, vip_addresses, vips};
 use weft_e2e::stats::{assert_even, by_server};
 use weft_e2e::wait::LONG;
 use weft_e2e::{Mesh, Result, eventually};
 use weft_lab::manifest::{ServiceManifest, ServicePort};
-use weft_lab::{GetOptions, Lab, Pod, PodSpec};
+use weft_lab::{GetOptions, Lab, Pod, PodSpec, WeftOptions};
 
 const BACKENDS: [&str; 3] = ["near", "far", "farther"];
 
@@ -259,4 +259,41 @@ fn messages_go_from_socket_to_socket_where_the_kernel_counts_them() -> Result {
         );
         Ok(())
     })
+}
+
+/// The machine outside is no node that anybody knows of.
+#[test]
+fn clients_outside_reach_node_ports() -> Result {
+    const NODE_PORT: u16 = 30_080;
+    let backend = |name: &str, node: &str| PodSpec::new(name, node).label("app", "web");
+    let lab = Lab::builder()
+        .node("n1")
+        .node("n2")
+        .node("outside")
+        .pod(backend("near", "n1"))
+        .pod(backend("far", "n2"))
+        .pod(backend("farther", "n2"));
+    let mut mesh = Mesh::start_beside(lab, &["outside"], &WeftOptions::default())?;
+    mesh.serve(&BACKENDS)?;
+    let ports = json!([
+        {"name": "tcp", "port": PORT, "targetPort": TARGET, "nodePort": NODE_PORT},
+        {"name": "udp", "port": PORT, "targetPort": TARGET, "nodePort": NODE_PORT, "protocol": "UDP"},
+    ]);
+    let service = web().spec("type", json!("NodePort")).spec("ports", ports);
+    mesh.service(&service, 3)?;
+    let client = mesh.lab.node("outside")?.host().clone();
+    for at in mesh.lab.node("n1")?.addresses().sockets(NODE_PORT) {
+        for options in [GetOptions::tcp(60), GetOptions::udp(60)] {
+            let attempts = client.get(at, &options.timeout(LONG))?;
+            assert_even(&by_server(&attempts), &BACKENDS);
+        }
+        for options in [
+            GetOptions::tcp(6).size(20_000),
+            GetOptions::udp(6).size(4_000),
+        ] {
+            let attempts = client.get(at, &options.timeout(LONG))?;
+            ensure!(attempts.iter().all(|a| a.ok()), "{at}: {attempts:?}");
+        }
+    }
+    Ok(())
 }
