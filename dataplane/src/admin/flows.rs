@@ -69,7 +69,7 @@ impl Observed {
         let filter = filter(request.filter.unwrap_or_default())?;
         let (remembered, cursor) = self.log.follow();
         let last = request.last.map_or(usize::MAX, |last| last as usize);
-        let newest = remembered.iter().rev();
+        let newest = remembered.iter().rev().flat_map(|some| some.iter().rev());
         let newest = newest.filter(|flow| flow.time_unix_nano >= request.since_unix_nano);
         let newest = newest.map(NamedEvent::flow);
         let newest = newest.filter(|flow| filter.wants(flow)).take(last);

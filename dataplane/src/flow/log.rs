@@ -1,18 +1,16 @@
 //! The newest flows, for those who ask what was and for those who follow what is.
 //!
-//! A follower is a place in this one ring: it costs no memory of its own, waits for nobody, and if the ring has gone round
-//! before it came, it is told how many it missed.
+//! They stay in the batches in which they came, and readers share those: a follower is a place in this one ring, costs no memory of its
+//! own, copies nothing and waits for nobody. If the ring has gone round before it came, it is told how many it missed.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
 use super::NamedEvent;
-
-/// Taken from the ring at a time, so that writers wait for readers only briefly.
-const CHUNK: usize = 256;
 
 /// The newest flows in order. Clones share them.
 #[derive(Clone, Debug)]
@@ -23,15 +21,73 @@ pub struct FlowLog {
 
 #[derive(Debug)]
 struct Ring {
-    flows: VecDeque<NamedEvent>,
-    capacity: usize,
-    /// Number of the first one in `flows`; every flow has the next number.
-    first: u64,
+    batches: VecDeque<Batch>,
+    capacity: u64,
+    /// Number of the next flow: every flow has the next number.
+    end: u64,
+}
+
+#[derive(Debug)]
+struct Batch {
+    /// Number of its first flow.
+    start: u64,
+    flows: Arc<Vec<NamedEvent>>,
+}
+
+impl Batch {
+    fn end(&self) -> u64 {
+        self.start + self.flows.len() as u64
+    }
+
+    /// Those from number `from` on.
+    fn since(&self, from: u64) -> Flows {
+        let skip = usize::try_from(from.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        Flows {
+            batch: Arc::clone(&self.flows),
+            skip: skip.min(self.flows.len()),
+        }
+    }
 }
 
 impl Ring {
-    fn end(&self) -> u64 {
-        self.first + self.flows.len() as u64
+    /// Number of the oldest flow that is remembered.
+    fn first(&self) -> u64 {
+        let oldest = self.batches.front().map_or(self.end, |batch| batch.start);
+        oldest.max(self.end.saturating_sub(self.capacity))
+    }
+
+    fn add(&mut self, flows: Vec<NamedEvent>) {
+        let batch = Batch {
+            start: self.end,
+            flows: Arc::new(flows),
+        };
+        self.end = batch.end();
+        self.batches.push_back(batch);
+        let first = self.first();
+        while self.batches.front().is_some_and(|b| b.end() <= first) {
+            self.batches.pop_front();
+        }
+    }
+
+    fn all(&self) -> Vec<Flows> {
+        let first = self.first();
+        self.batches.iter().map(|b| b.since(first)).collect()
+    }
+}
+
+/// Flows that came together, oldest first.
+#[derive(Clone, Debug, Default)]
+pub struct Flows {
+    batch: Arc<Vec<NamedEvent>>,
+    /// So many of them are forgotten, or were read before.
+    skip: usize,
+}
+
+impl Deref for Flows {
+    type Target = [NamedEvent];
+
+    fn deref(&self) -> &[NamedEvent] {
+        self.batch.get(self.skip..).unwrap_or_default()
     }
 }
 
@@ -40,8 +96,8 @@ impl Ring {
 pub struct Chunk {
     /// Flows that were forgotten before this reader came to them.
     pub lost: u64,
-    /// Oldest first.
-    pub flows: Vec<NamedEvent>,
+    /// The next ones.
+    pub flows: Flows,
 }
 
 /// A reader's place.
@@ -58,9 +114,9 @@ impl FlowLog {
     pub fn new(capacity: NonZeroUsize) -> Self {
         Self {
             ring: Arc::new(Mutex::new(Ring {
-                flows: VecDeque::new(),
-                capacity: capacity.get(),
-                first: 0,
+                batches: VecDeque::new(),
+                capacity: capacity.get() as u64,
+                end: 0,
             })),
             end: Arc::new(watch::Sender::new(0)),
         }
@@ -70,38 +126,35 @@ impl FlowLog {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds flows in order, and forgets the oldest beyond the capacity.
-    pub fn extend(&self, flows: impl IntoIterator<Item = NamedEvent>) {
-        let mut ring = self.ring();
-        for flow in flows {
-            if ring.flows.len() == ring.capacity {
-                ring.flows.pop_front();
-                ring.first += 1;
-            }
-            ring.flows.push_back(flow);
+    /// Adds flows in order, and forgets the oldest beyond the capacity; their memory goes with the last one of their batch.
+    pub fn add(&self, flows: Vec<NamedEvent>) {
+        if flows.is_empty() {
+            return;
         }
-        let end = ring.end();
+        let mut ring = self.ring();
+        ring.add(flows);
+        let end = ring.end;
         drop(ring);
         self.end.send_replace(end);
     }
 
     /// All that is remembered now, oldest first.
     #[must_use]
-    pub fn snapshot(&self) -> Vec<NamedEvent> {
-        self.ring().flows.iter().cloned().collect()
+    pub fn snapshot(&self) -> Vec<Flows> {
+        self.ring().all()
     }
 
     /// As [`FlowLog::snapshot`], with a reader of exactly what comes after it.
     #[must_use]
-    pub fn follow(&self) -> (Vec<NamedEvent>, Cursor) {
+    pub fn follow(&self) -> (Vec<Flows>, Cursor) {
         let end = self.end.subscribe();
         let ring = self.ring();
         let cursor = Cursor {
             log: self.clone(),
-            next: ring.end(),
+            next: ring.end,
             end,
         };
-        (ring.flows.iter().cloned().collect(), cursor)
+        (ring.all(), cursor)
     }
 }
 
@@ -123,11 +176,13 @@ impl Cursor {
 
     fn take(&mut self) -> Chunk {
         let ring = self.log.ring();
-        let lost = ring.first.saturating_sub(self.next);
-        let from = self.next.max(ring.first);
-        let skip = usize::try_from(from - ring.first).unwrap_or(usize::MAX);
-        let flows: Vec<_> = ring.flows.iter().skip(skip).take(CHUNK).cloned().collect();
+        let first = ring.first();
+        let lost = first.saturating_sub(self.next);
+        let from = self.next.max(first);
+        let place = ring.batches.partition_point(|b| b.end() <= from);
+        let flows = ring.batches.get(place).map(|b| b.since(from));
         drop(ring);
+        let flows = flows.unwrap_or_default();
         self.next = from + flows.len() as u64;
         Chunk { lost, flows }
     }
@@ -144,33 +199,43 @@ mod tests {
         FlowLog::new(NonZeroUsize::new(capacity).expect("not zero"))
     }
 
-    fn numbered(range: std::ops::Range<u64>) -> impl Iterator<Item = NamedEvent> {
+    fn numbered(range: std::ops::Range<u64>) -> Vec<NamedEvent> {
         let event = event(EventKind::Open, Reason::REASON_NONE);
         let clock = Clock::fixed(0, 0);
         let one = Namer::default().name(event, &Fake::new(), &clock);
-        range.map(move |n| NamedEvent {
+        let named = |n| NamedEvent {
             time_unix_nano: n,
             ..one.clone()
-        })
+        };
+        range.map(named).collect()
     }
 
     fn numbers(flows: &[NamedEvent]) -> Vec<u64> {
         flows.iter().map(|flow| flow.time_unix_nano).collect()
     }
 
+    fn all(flows: &[Flows]) -> Vec<u64> {
+        flows.iter().flat_map(|some| numbers(some)).collect()
+    }
+
     #[test]
     fn the_oldest_are_forgotten() {
         let log = log(3);
-        log.extend(numbered(0..5));
-        assert_eq!(numbers(&log.snapshot()), [2, 3, 4]);
+        log.add(numbered(0..5));
+        assert_eq!(all(&log.snapshot()), [2, 3, 4]);
+        log.add(numbered(5..6));
+        assert_eq!(all(&log.snapshot()), [3, 4, 5]);
+        log.add(numbered(6..8));
+        assert_eq!(all(&log.snapshot()), [5, 6, 7]);
+        assert_eq!(log.ring().batches.len(), 2, "the first is gone");
     }
 
     #[tokio::test]
     async fn a_follower_sees_each_once_and_in_order() {
         let log = log(1_000);
-        log.extend(numbered(0..3));
+        log.add(numbered(0..3));
         let (before, mut cursor) = log.follow();
-        assert_eq!(numbers(&before), [0, 1, 2]);
+        assert_eq!(all(&before), [0, 1, 2]);
         let reader = tokio::spawn(async move {
             let mut seen = Vec::new();
             while seen.len() < 600 {
@@ -181,7 +246,7 @@ mod tests {
             seen
         });
         for start in (3..603).step_by(100) {
-            log.extend(numbered(start..start + 100));
+            log.add(numbered(start..start + 100));
             tokio::task::yield_now().await;
         }
         let seen = reader.await.expect("no panic");
@@ -192,13 +257,13 @@ mod tests {
     async fn a_slow_follower_is_told_how_many_it_missed() {
         let log = log(10);
         let (_, mut cursor) = log.follow();
-        log.extend(numbered(0..25));
+        log.add(numbered(0..25));
         let chunk = cursor.next().await;
         assert_eq!(
             (chunk.lost, numbers(&chunk.flows)),
             (15, (15..25).collect())
         );
-        log.extend(numbered(25..26));
+        log.add(numbered(25..26));
         let chunk = cursor.next().await;
         assert_eq!((chunk.lost, numbers(&chunk.flows)), (0, vec![25]));
     }

@@ -26,7 +26,7 @@ mod workloads;
 pub use clock::Clock;
 pub use event::{Direction, Event, EventKind};
 pub use filter::{Filter, FilterError};
-pub use log::{Chunk, Cursor, FlowLog};
+pub use log::{Chunk, Cursor, FlowLog, Flows};
 pub use metrics::FlowMetrics;
 pub use namer::{NamedEvent, Namer};
 pub use names::{Names, RuleName};

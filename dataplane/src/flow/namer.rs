@@ -1,10 +1,10 @@
 //! Events get their names when they happen, as pods and policies come and go; sentences are made only for those who read them.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use foldhash::{HashMap, HashMapExt};
 use weft_proto::wire::flow::v1::Endpoint;
 
 use super::enrich::{asked_for, endpoint, policy, service};

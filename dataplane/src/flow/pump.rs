@@ -78,6 +78,6 @@ pub async fn pump(
             .map_err(|e| e.to_string())?;
         namer = named.0;
         metrics.workloads.count(&named.1);
-        log.extend(named.1);
+        log.add(named.1);
     }
 }

@@ -3,11 +3,11 @@
 //! A pair of workloads is one series of each metric; past the bound all others share one that says so. What a pair has is looked up by
 //! where its names are in memory, which events of the same ends share, and costs no more than that.
 
-use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use foldhash::HashMap;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -245,32 +245,25 @@ impl Known {
     }
 
     fn place(&mut self, named: &NamedEvent, metrics: &WorkloadMetrics) -> usize {
-        let names = (
-            Arc::clone(named.source()),
-            Arc::clone(named.destination()),
-            named.shared_service(),
-        );
-        let place = (
-            Arc::as_ptr(&names.0) as usize,
-            Arc::as_ptr(&names.1) as usize,
-            names.2.as_ptr() as usize,
-            named.event.direction,
-        );
-        match self.places.get(&place) {
-            Some(held) => held.series,
-            None => {
-                let series = self.of_pair(labels(named), metrics);
-                if self.places.len() >= MOST_PLACES {
-                    self.places.clear();
-                }
-                let held = Held {
-                    series,
-                    _names: names,
-                };
-                self.places.insert(place, held);
-                series
-            }
+        let [source, destination, service, _] = named.places();
+        let place = (source, destination, service, named.event.direction);
+        if let Some(held) = self.places.get(&place) {
+            return held.series;
         }
+        let series = self.of_pair(labels(named), metrics);
+        if self.places.len() >= MOST_PLACES {
+            self.places.clear();
+        }
+        let held = Held {
+            series,
+            _names: (
+                Arc::clone(named.source()),
+                Arc::clone(named.destination()),
+                named.shared_service(),
+            ),
+        };
+        self.places.insert(place, held);
+        series
     }
 
     fn of_pair(&mut self, mut labels: PairLabels, metrics: &WorkloadMetrics) -> usize {

@@ -7,19 +7,11 @@ use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_semantic_conventions::attribute as name;
 use weft_proto::wire::flow::v1::Endpoint;
 
+use super::wire::Attribute;
 use crate::flow::{Event, NamedEvent, protocol};
 
 /// Attributes that spans of one sort share, at most.
 const MOST: usize = 26;
-/// Attributes that every span has a value of its own for.
-const OWN: [&str; 5] = [
-    name::SOURCE_PORT,
-    "weft.bytes.sent",
-    "weft.bytes.received",
-    "weft.packets.sent",
-    "weft.packets.received",
-];
-
 /// Names of what an end is, as [`who`] tells it.
 const SOURCE: [&str; 6] = [
     "weft.source.namespace",
@@ -50,32 +42,21 @@ impl Attributes {
     }
 
     pub(super) fn number(&mut self, key: &str, value: u64) {
-        self.0.push(number(key, value));
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        self.put(key, Value::IntValue(value));
     }
 
     fn put(&mut self, key: &str, value: Value) {
-        self.0.push(attribute(key, value));
+        self.0.push(KeyValue {
+            key: key.to_owned(),
+            value: Some(AnyValue { value: Some(value) }),
+            ..Default::default()
+        });
     }
 
     pub(super) fn done(self) -> Vec<KeyValue> {
         self.0
     }
-}
-
-fn attribute(key: &str, value: Value) -> KeyValue {
-    KeyValue {
-        key: key.to_owned(),
-        value: Some(AnyValue { value: Some(value) }),
-        ..Default::default()
-    }
-}
-
-fn number(key: &str, value: u64) -> KeyValue {
-    attribute(key, int(value))
-}
-
-fn int(value: u64) -> Value {
-    Value::IntValue(i64::try_from(value).unwrap_or(i64::MAX))
 }
 
 /// Of whom a span tells: the workload at its end, or the node itself.
@@ -123,25 +104,23 @@ pub(super) fn of_sort(named: &NamedEvent) -> Attributes {
     attributes
 }
 
-/// What a span about `event` has for itself. `attributes` are those of another one, whose memory is used again.
-pub(super) fn of_its_own(event: &Event, attributes: &mut Vec<KeyValue>) {
+/// What a span about `event` has for itself.
+pub(super) fn of_its_own(event: &Event, mut put: impl FnMut(Attribute<'static>)) {
     let ([sent, received], [packets_sent, packets_received]) = (event.bytes, event.packets);
-    let port = event.source.port().into();
-    let values = [port, sent, received, packets_sent, packets_received];
-    if attributes.len() < OWN.len() {
-        *attributes = OWN.map(|key| number(key, 0)).into();
-    }
-    attributes.truncate(OWN.len());
-    for (attribute, value) in attributes.iter_mut().zip(values) {
-        attribute.value = Some(AnyValue {
-            value: Some(int(value)),
-        });
-    }
+    put(Attribute::Number(
+        name::SOURCE_PORT,
+        event.source.port().into(),
+    ));
+    put(Attribute::Number("weft.bytes.sent", sent));
+    put(Attribute::Number("weft.bytes.received", received));
+    put(Attribute::Number("weft.packets.sent", packets_sent));
+    put(Attribute::Number("weft.packets.received", packets_received));
     if event.rtt_us > 0 {
-        attributes.push(number("weft.tcp.rtt_us", event.rtt_us.into()));
+        put(Attribute::Number("weft.tcp.rtt_us", event.rtt_us.into()));
     }
     if event.retransmits > 0 {
-        attributes.push(number("weft.tcp.retransmits", event.retransmits.into()));
+        let retransmits = event.retransmits.into();
+        put(Attribute::Number("weft.tcp.retransmits", retransmits));
     }
 }
 

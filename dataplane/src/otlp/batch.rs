@@ -1,22 +1,22 @@
 //! Encoded spans by the workload that they are of.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldhash::HashMap;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
-use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans};
 use prost::Message;
-use prost::{encode_length_delimiter, length_delimiter_len};
+use prost::length_delimiter_len;
 use tonic::codegen::Bytes;
 use weft_proto::wire::flow::v1::Endpoint;
 
 use super::attributes::resource;
+use super::wire;
 
-/// Tags and wire type of `ExportTraceServiceRequest.resource_spans`, `ResourceSpans.scope_spans` and `ScopeSpans.spans`.
-const RESOURCE_SPANS: u8 = 1 << 3 | LENGTH_DELIMITED;
-const SCOPE_SPANS: u8 = 2 << 3 | LENGTH_DELIMITED;
-const SPANS: u8 = 2 << 3 | LENGTH_DELIMITED;
-const LENGTH_DELIMITED: u8 = 2;
+/// `ExportTraceServiceRequest.resource_spans`, `ResourceSpans.scope_spans` and `ScopeSpans.spans`.
+const RESOURCE_SPANS: u32 = 1;
+const SCOPE_SPANS: u32 = 2;
+const SPANS: u32 = 2;
 
 /// Buffers that are kept for the next batch, and the largest of them: new memory costs a page fault for every two spans.
 const SPARE: usize = 8;
@@ -87,8 +87,8 @@ impl Batch {
         self.spans == 0
     }
 
-    /// Adds the span that `common`, which is encoded, and `own` are together.
-    pub(super) fn put(&mut self, of: &Arc<Endpoint>, common: &[u8], own: &Span) {
+    /// Adds the span that `common` and `own` are together, both encoded.
+    pub(super) fn put(&mut self, of: &Arc<Endpoint>, common: &[u8], own: &[u8]) {
         let place = Arc::as_ptr(of) as usize;
         let place = *self.places.entry(place).or_insert_with(|| {
             self.groups.push(Group {
@@ -100,9 +100,9 @@ impl Batch {
         let Some(group) = self.groups.get_mut(place) else {
             return;
         };
-        open(SPANS, common.len() + own.encoded_len(), &mut group.spans);
+        wire::open(SPANS, common.len() + own.len(), &mut group.spans);
         group.spans.extend_from_slice(common);
-        append(own, &mut group.spans);
+        group.spans.extend_from_slice(own);
         self.spans += 1;
     }
 
@@ -120,9 +120,9 @@ impl Batch {
             };
             let spans = scope.len() + group.spans.len();
             let length = head.encoded_len() + 1 + length_delimiter_len(spans) + spans;
-            open(RESOURCE_SPANS, length, &mut request);
+            wire::open(RESOURCE_SPANS, length, &mut request);
             append(&head, &mut request);
-            open(SCOPE_SPANS, spans, &mut request);
+            wire::open(SCOPE_SPANS, spans, &mut request);
             request.extend_from_slice(&scope);
             request.extend_from_slice(&group.spans);
             self.spare.give(group.spans);
@@ -131,14 +131,8 @@ impl Batch {
     }
 }
 
-/// Begins a field that is so long.
-fn open(tag: u8, length: usize, into: &mut Vec<u8>) {
-    into.push(tag);
-    // There is always room in a vector.
-    let _ = encode_length_delimiter(length, into);
-}
-
 fn append(message: &impl Message, to: &mut Vec<u8>) {
+    // There is always room in a vector.
     let _ = message.encode(to);
 }
 
@@ -156,6 +150,7 @@ fn scope() -> ScopeSpans {
 #[cfg(test)]
 mod tests {
     use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+    use opentelemetry_proto::tonic::trace::v1::Span;
 
     use super::*;
 
@@ -166,7 +161,7 @@ mod tests {
         })
     }
 
-    fn span(name: &str, id: u8) -> (Vec<u8>, Span) {
+    fn span(name: &str, id: u8) -> (Vec<u8>, Vec<u8>) {
         let common = Span {
             name: name.to_owned(),
             ..Default::default()
@@ -175,7 +170,7 @@ mod tests {
             span_id: vec![id; 8],
             ..Default::default()
         };
-        (common.encode_to_vec(), own)
+        (common.encode_to_vec(), own.encode_to_vec())
     }
 
     #[test]

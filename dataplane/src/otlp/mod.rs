@@ -24,6 +24,7 @@ mod target;
 mod task;
 mod template;
 mod transport;
+mod wire;
 
 pub use counts::{ExportMetrics, Outcome};
 pub use reached::Arrival;

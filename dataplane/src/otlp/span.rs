@@ -2,14 +2,28 @@
 
 use std::sync::Arc;
 
-use opentelemetry_proto::tonic::trace::v1::span::{Event as Moment, SpanKind};
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::{Span, Status, status::StatusCode};
 use opentelemetry_semantic_conventions::attribute as name;
+use prost::Message;
 use weft_proto::wire::flow::v1::Endpoint;
 
-use super::attributes::{self, Attributes};
+use super::attributes;
 use super::ids::{self, Role};
+use super::wire::{self, Attribute};
 use crate::flow::{Direction, EventKind, NamedEvent, Reason, protocol};
+
+/// Fields of `Span` that each has for itself.
+const TRACE_ID: u32 = 1;
+const SPAN_ID: u32 = 2;
+const TRACE_STATE: u32 = 3;
+const PARENT_SPAN_ID: u32 = 4;
+const START_TIME_UNIX_NANO: u32 = 7;
+const END_TIME_UNIX_NANO: u32 = 8;
+const ATTRIBUTES: u32 = 9;
+const EVENTS: u32 = 11;
+const STATUS: u32 = 15;
+const FLAGS: u32 = 16;
 
 /// `SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK`, `SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK` and the sampled bit of W3C trace context.
 const SAMPLED: u32 = 0x001;
@@ -77,8 +91,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// And what it has for itself, written over another one's, but for the trace's state.
-    pub(super) fn own(&self, role: Role, span: &mut Span) {
+    /// And what it has for itself, encoded as further fields of it. `state`: of the trace, as W3C trace context has it.
+    pub(super) fn own(&self, role: Role, state: &str, into: &mut Vec<u8>) {
         let event = &self.named.event;
         let client = ids::span_id(self.trace, Role::Client);
         let own = match role {
@@ -94,35 +108,70 @@ impl<'a> Frame<'a> {
             (_, Role::Client) => (own, None),
             (_, Role::Server) => (own, self.is_from_pod().then_some(client)),
         };
-        span.flags = match (event.kind, parent) {
+        let flags = match (event.kind, parent) {
             (EventKind::Audited, _) | (_, None) => SAMPLED,
             _ => SAMPLED | PARENT_IS_REMOTE,
         };
-        set(&mut span.trace_id, &self.trace);
-        set(&mut span.span_id, &id);
-        set(
-            &mut span.parent_span_id,
+        into.clear();
+        wire::bytes(TRACE_ID, &self.trace, into);
+        wire::bytes(SPAN_ID, &id, into);
+        wire::bytes(TRACE_STATE, state.as_bytes(), into);
+        wire::bytes(
+            PARENT_SPAN_ID,
             parent.as_ref().map_or(&[], |p| &p[..]),
+            into,
         );
-        span.start_time_unix_nano = self.start;
-        span.end_time_unix_nano = self.named.time_unix_nano;
-        attributes::of_its_own(event, &mut span.attributes);
-        span.events = moments(self.named, self.start);
-        span.status = self.urgent.then(|| Status {
-            message: self.named.flow().message,
-            code: StatusCode::Error.into(),
-        });
+        wire::fixed64(START_TIME_UNIX_NANO, self.start, into);
+        wire::fixed64(END_TIME_UNIX_NANO, self.named.time_unix_nano, into);
+        attributes::of_its_own(event, |one| wire::attribute(ATTRIBUTES, one, into));
+        self.moments(into);
+        wire::fixed32(FLAGS, flags, into);
+        if self.urgent {
+            let status = Status {
+                message: self.named.flow().message,
+                code: StatusCode::Error.into(),
+            };
+            wire::bytes(STATUS, &status.encode_to_vec(), into);
+        }
+    }
+
+    /// What happened to the connection: at its beginning that it was handed to Envoy, all else as it was told, at its end.
+    fn moments(&self, into: &mut Vec<u8>) {
+        let (event, end) = (&self.named.event, self.named.time_unix_nano);
+        let mut happened = |time: u64, name: &str, attributes: &[Attribute<'_>]| {
+            wire::moment(EVENTS, time, name, attributes, into);
+        };
+        if self.named.path() == "envoy" {
+            happened(self.start, "weft.layer7.handed_over", &[]);
+        }
+        if event.rtt_us > 0 {
+            let rtt = Attribute::Number("weft.tcp.rtt_us", event.rtt_us.into());
+            happened(end, "weft.tcp.rtt", &[rtt]);
+        }
+        if event.retransmits > 0 {
+            let count = Attribute::Number("weft.tcp.retransmits", event.retransmits.into());
+            happened(end, "weft.tcp.retransmitted", &[count]);
+        }
+        match (event.kind, event.reason) {
+            (EventKind::Expired, reason) => {
+                let reason = Attribute::Text("weft.reason", reason.word());
+                happened(end, "weft.expired", &[reason]);
+            }
+            (EventKind::Close, Reason::REASON_REVOKED) => match self.named.policy() {
+                "" => happened(end, "weft.policy.revoked", &[]),
+                policy => {
+                    let policy = Attribute::Text("weft.policy", policy);
+                    happened(end, "weft.policy.revoked", &[policy]);
+                }
+            },
+            _ => {}
+        }
     }
 
     /// A pod is at the client's end, whose node tells of it.
     fn is_from_pod(&self) -> bool {
         !self.named.source().pod.is_empty()
     }
-}
-
-fn set(bytes: &mut Vec<u8>, to: &[u8]) {
-    bytes.clear();
-    bytes.extend_from_slice(to);
 }
 
 /// Of its end here, of both if both are here.
@@ -169,52 +218,8 @@ fn span_name(named: &NamedEvent) -> String {
     }
 }
 
-/// What happened to the connection: at its beginning that it was handed to Envoy, all else as it was told, at its end.
-fn moments(named: &NamedEvent, start: u64) -> Vec<Moment> {
-    let event = &named.event;
-    let end = named.time_unix_nano;
-    let mut all = Vec::new();
-    let mut happened = |time: u64, name: &str, attributes: Attributes| {
-        all.push(Moment {
-            time_unix_nano: time,
-            name: name.to_owned(),
-            attributes: attributes.done(),
-            ..Default::default()
-        });
-    };
-    if named.path() == "envoy" {
-        happened(start, "weft.layer7.handed_over", Attributes::default());
-    }
-    if event.rtt_us > 0 {
-        let mut attributes = Attributes::default();
-        attributes.number("weft.tcp.rtt_us", event.rtt_us.into());
-        happened(end, "weft.tcp.rtt", attributes);
-    }
-    if event.retransmits > 0 {
-        let mut attributes = Attributes::default();
-        attributes.number("weft.tcp.retransmits", event.retransmits.into());
-        happened(end, "weft.tcp.retransmitted", attributes);
-    }
-    match (event.kind, event.reason) {
-        (EventKind::Expired, reason) => {
-            let mut attributes = Attributes::default();
-            attributes.text("weft.reason", reason.word());
-            happened(end, "weft.expired", attributes);
-        }
-        (EventKind::Close, Reason::REASON_REVOKED) => {
-            let mut attributes = Attributes::default();
-            attributes.text("weft.policy", named.policy());
-            happened(end, "weft.policy.revoked", attributes);
-        }
-        _ => {}
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
-    use prost::Message;
-
     use super::*;
     use crate::flow::fake::Fake;
     use crate::flow::tests::event;
@@ -228,9 +233,9 @@ mod tests {
             return Vec::new();
         };
         let whole = |role: &Role| {
-            let (mut span, common) = (Span::default(), frame.common(*role));
-            frame.own(*role, &mut span);
-            let bytes = [common.encode_to_vec(), span.encode_to_vec()].concat();
+            let (mut own, common) = (Vec::new(), frame.common(*role));
+            frame.own(*role, "", &mut own);
+            let bytes = [common.encode_to_vec(), own].concat();
             Span::decode(bytes.as_slice()).expect("a span")
         };
         frame.roles.iter().map(whole).collect()
@@ -301,9 +306,9 @@ mod tests {
             let clock = Clock::fixed(unix_ns, 5_000_000_000);
             let named = Namer::default().name(closed, &Fake::new(), &clock);
             let frame = Frame::new(&named, "n1").expect("a span");
-            let mut span = Span::default();
-            frame.own(Role::Client, &mut span);
-            span
+            let mut own = Vec::new();
+            frame.own(Role::Client, "", &mut own);
+            Span::decode(own.as_slice()).expect("a span")
         });
         for span in &spans {
             assert_eq!(span.trace_id, spans[0].trace_id);

@@ -78,10 +78,10 @@ pub async fn export(
     let feeder = Feeder {
         node,
         reached: Reached::new(&config.sampling),
-        sampling: config.sampling,
+        sampling: Arc::new(config.sampling),
         budget: Budget::new(config.bytes_per_second, Instant::now()),
         templates: Templates::default(),
-        scratch: Span::default(),
+        own: Vec::new(),
         open: Batch::new(&spare),
         spare: spare.clone(),
         tally: Tally::default(),
@@ -108,12 +108,12 @@ pub async fn export(
 /// Makes spans, encodes them into batches, and waits for nobody.
 struct Feeder {
     node: String,
-    sampling: Sampling,
+    sampling: Arc<Sampling>,
     reached: Reached,
     budget: Budget,
     templates: Templates,
-    /// Written over for each span.
-    scratch: Span,
+    /// What a span has for itself, encoded: written over for each.
+    own: Vec<u8>,
     open: Batch,
     spare: Spare,
     tally: Tally,
@@ -155,7 +155,7 @@ impl Feeder {
             }
             self.metrics.export.overtaken(chunk.lost);
             self.reached.refresh(&gather, Instant::now()).await;
-            for named in &chunk.flows {
+            for named in chunk.flows.iter() {
                 self.requests.remember(named);
                 self.tell(named);
             }
@@ -201,48 +201,45 @@ impl Feeder {
             return;
         };
         self.tally.spans += 1;
-        let chosen = self.choose(&frame);
+        let sampling = Arc::clone(&self.sampling);
+        let chosen = self.choose(&frame, &sampling);
         for role in frame.roles {
-            if let Err(outcome) = chosen.and_then(|()| self.add(&frame, *role)) {
+            if let Err(outcome) = chosen.and_then(|state| self.add(&frame, *role, state)) {
                 self.tally.count(outcome);
             }
         }
     }
 
-    /// Writes the trace state of what is traced.
-    fn choose(&mut self, frame: &Frame<'_>) -> Result<(), Outcome> {
-        let state = if frame.urgent {
-            ""
+    /// The trace state of what is traced.
+    fn choose<'s>(&self, frame: &Frame<'_>, sampling: &'s Sampling) -> Result<&'s str, Outcome> {
+        if frame.urgent {
+            return Ok("");
+        }
+        let named = frame.named();
+        let service = self.reached.service(named);
+        let workload = if sampling.by_workload() {
+            let to = named.destination();
+            format!("{}/{}", to.namespace, to.workload)
         } else {
-            let named = frame.named();
-            let service = self.reached.service(named);
-            let workload = if self.sampling.by_workload() {
-                let to = named.destination();
-                format!("{}/{}", to.namespace, to.workload)
-            } else {
-                String::new()
-            };
-            let state = self.sampling.decide(frame.trace, service, &workload);
-            state.ok_or(Outcome::sampled_out)?
+            String::new()
         };
-        self.scratch.trace_state.clear();
-        self.scratch.trace_state.push_str(state);
-        Ok(())
+        let state = sampling.decide(frame.trace, service, &workload);
+        state.ok_or(Outcome::sampled_out)
     }
 
-    fn add(&mut self, frame: &Frame<'_>, role: Role) -> Result<(), Outcome> {
+    fn add(&mut self, frame: &Frame<'_>, role: Role, state: &str) -> Result<(), Outcome> {
         if self.open.len() >= BATCH && !self.hand_over() {
             return Err(Outcome::queue_full);
         }
-        frame.own(role, &mut self.scratch);
+        frame.own(role, state, &mut self.own);
         let common = self.templates.of(frame, role);
         if self.budget.is_bounded() {
-            let bytes = common.len() + self.scratch.encoded_len();
+            let bytes = common.len() + self.own.len();
             if !self.budget.take(bytes, frame.urgent, Instant::now()) {
                 return Err(Outcome::over_budget);
             }
         }
-        self.open.put(frame.of(role), common, &self.scratch);
+        self.open.put(frame.of(role), common, &self.own);
         Ok(())
     }
 
@@ -251,13 +248,12 @@ impl Feeder {
         if self.open.len() >= BATCH && !self.hand_over() {
             return Err(Outcome::queue_full);
         }
-        if self.budget.is_bounded() {
-            let bytes = joined.span.encoded_len();
-            if !self.budget.take(bytes, joined.urgent, Instant::now()) {
-                return Err(Outcome::over_budget);
-            }
+        let span = joined.span.encode_to_vec();
+        if self.budget.is_bounded() && !self.budget.take(span.len(), joined.urgent, Instant::now())
+        {
+            return Err(Outcome::over_budget);
         }
-        self.open.put(&joined.of, &[], &joined.span);
+        self.open.put(&joined.of, &[], &span);
         Ok(())
     }
 

@@ -3,9 +3,9 @@
 //! Protobuf allows that. The encodings of two messages of a type, one behind the other, are the encoding of both merged: single
 //! fields of the latter hold, repeated ones are added ("Last One Wins", <https://protobuf.dev/programming-guides/encoding/>).
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
 
+use foldhash::HashMap;
 use prost::Message;
 
 use super::ids::Role;
@@ -87,6 +87,8 @@ impl Templates {
 
 #[cfg(test)]
 mod tests {
+    use opentelemetry_proto::tonic::trace::v1::Span;
+
     use super::*;
     use crate::flow::fake::{CART, FROM_WEB, Fake, PROBE, VIP, WEB};
     use crate::flow::tests::event;
@@ -155,8 +157,9 @@ mod tests {
             let named = namer.name(event, &names, &clock);
             let frame = Frame::new(&named, "n1").expect("a span");
             for role in frame.roles {
-                let mut own = Default::default();
-                frame.own(*role, &mut own);
+                let mut own = Vec::new();
+                frame.own(*role, "", &mut own);
+                let own = Span::decode(own.as_slice()).expect("a span");
                 let common = frame.common(*role);
                 let all = common.attributes.iter().chain(&own.attributes);
                 let mut keys: Vec<_> = all.map(|a| a.key.as_str()).collect();

@@ -168,8 +168,8 @@ impl Site {
 
     fn tell(&self, events: impl Iterator<Item = Event>) {
         let (mut namer, names, clock) = (Namer::default(), Fake::new(), Clock::fixed(0, 0));
-        self.log
-            .extend(events.map(|event| namer.name(event, &names, &clock)));
+        let named = events.map(|event| namer.name(event, &names, &clock));
+        self.log.add(named.collect());
     }
 
     fn count(&self, outcome: Outcome) -> u64 {

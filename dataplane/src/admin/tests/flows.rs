@@ -8,7 +8,7 @@ use weft_proto::wire::flow::v1::Flow;
 use super::*;
 use crate::check::{Judged, Judgement, Packet};
 use crate::conntrack::{Connection, State};
-use crate::flow::{Direction, Event, EventKind, Reason};
+use crate::flow::{Direction, Event, EventKind, NamedEvent, Reason};
 
 /// The cart of [`fill`].
 const CART: [u8; 4] = [10, 0, 0, 1];
@@ -84,6 +84,11 @@ async fn served() -> Served {
     }
 }
 
+fn remembered(served: &Served) -> Vec<NamedEvent> {
+    let all = served.agent.admin.observed.log.snapshot();
+    all.iter().flat_map(|some| some.iter().cloned()).collect()
+}
+
 fn flow(item: wire::FlowItem) -> Flow {
     match item.item {
         Some(Item::Flow(flow)) => flow,
@@ -121,7 +126,7 @@ async fn flows_are_remembered_filtered_and_followed() {
         follow: true,
         ..Default::default()
     };
-    while served.agent.admin.observed.log.snapshot().len() < 3 {
+    while remembered(&served).len() < 3 {
         tokio::task::yield_now().await;
     }
     let all = wire::ListFlowsRequest::default();
@@ -138,7 +143,7 @@ async fn flows_are_remembered_filtered_and_followed() {
     assert_eq!(ports(&mut served, denied).await, [1, 3]);
 
     // Nothing is newer than the newest.
-    let times = served.agent.admin.observed.log.snapshot();
+    let times = remembered(&served);
     let since = wire::ListFlowsRequest {
         since_unix_nano: times.iter().map(|t| t.time_unix_nano).max().expect("some") + 1,
         ..Default::default()
@@ -265,7 +270,7 @@ async fn edges_count_what_has_ended_what_is_open_and_what_was_refused() {
     for kind in [EventKind::Close, EventKind::Denied, EventKind::Denied] {
         served.agent.kernel.emit(event(kind, 8080));
     }
-    while served.agent.admin.observed.log.snapshot().len() < 3 {
+    while remembered(&served).len() < 3 {
         tokio::task::yield_now().await;
     }
     let open = (1..=600).map(connection).collect();
