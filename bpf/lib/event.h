@@ -21,10 +21,15 @@ static __always_inline struct event *reserve_event(void)
 	return event;
 }
 
+static __always_inline void submit_event_of(struct event *event, __u64 time_ns)
+{
+	event->time_ns = time_ns;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
 static __always_inline void submit_event(struct event *event)
 {
-	event->time_ns = bpf_ktime_get_ns();
-	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	submit_event_of(event, bpf_ktime_get_ns());
 }
 
 /* An event that was made elsewhere, as reserve_event(). */

@@ -78,7 +78,9 @@ static __noinline int note_quality(const struct socket_service *socket, __u32 sr
 	if (!flow)
 		return 0;
 	flow->rtt_us = srtt_us;
-	flow->retransmits = retransmits;
+	/* Its programs count what they see, which is a segment less for each that the pod's own interface lost. */
+	if (retransmits > flow->retransmits)
+		flow->retransmits = retransmits;
 	return 0;
 }
 

@@ -24,6 +24,8 @@ static __always_inline void tell_expired(const struct flow_key *key, struct flow
 	struct telling telling = { .type = EVENT_EXPIRED, .verdict = VERDICT_ALLOW, .reason = reason };
 	struct flow_key copy = *key;
 
+	if (flow->retransmits)
+		end_burst(&copy, flow);
 	tell_flow(&copy, flow, &telling);
 }
 
@@ -60,7 +62,7 @@ static __always_inline void expire(const struct flow_key *key, struct flow *flow
 	if (is_open(flow))
 		tell_end(&copy, flow, &telling);
 	else if (flow->state == FLOW_SYN_RECEIVED)
-		tell_flow(&copy, flow, &telling);
+		tell_expired(&copy, flow, reason);
 	bpf_map_delete_elem(&ct, &copy);
 	sweeping->told.expired++;
 }

@@ -30,6 +30,9 @@ static __always_inline void advance(struct flow *flow, const struct passage *pas
 
 	if ((__s32)(packet->next - end_of(flow, sender)->sent) > 0)
 		end_of(flow, sender)->sent = packet->next;
+	else if (passage->from_pod && packet->next != packet->sequence)
+		/* Only here is the order of segments that in which they were sent. */
+		sent_again(&passage->key, flow);
 	end_of(flow, sender)->acked = packet->acknowledged;
 }
 
@@ -60,7 +63,7 @@ static __always_inline enum reason tcp_open(struct passage *passage, struct flow
 		if (reason)
 			return reason;
 		if (is_counted_here(passage, flow))
-			flow->retransmits++;
+			sent_again(&passage->key, flow);
 		count_packet(flow, passage);
 		return REASON_NONE;
 	}
@@ -80,7 +83,7 @@ static __always_inline enum reason tcp_open(struct passage *passage, struct flow
 	if (pending->isn != packet->sequence || !end_of(pending, sender)->sent)
 		restart(pending, passage);
 	else if (is_counted_here(passage, pending))
-		pending->retransmits++;
+		sent_again(&passage->key, pending);
 	count_packet(pending, passage);
 	return REASON_NONE;
 }
@@ -123,7 +126,7 @@ static __always_inline enum reason tcp_answer_again(struct passage *passage)
 	if (reason)
 		return reason;
 	if (is_counted_here(passage, flow))
-		flow->retransmits++;
+		sent_again(&passage->key, flow);
 	count_packet(flow, passage);
 	return REASON_NONE;
 }

@@ -72,12 +72,21 @@ struct flow {
 	__u32 service;     /* service id, if it was opened through one and that is known; else 0 */
 	__u32 backend;     /* likewise */
 	__u32 rtt_us;      /* SYN to SYN-ACK as seen here, or TCP's own smoothed one where the opener is local; 0: unknown */
-	__u32 retransmits; /* of SYN and SYN-ACK */
+	__u32 retransmits; /* what was seen to be sent again: by local pods, and of SYN and SYN-ACK by anyone */
 
 	struct flow_end end_1;
 	__u32 rule[2]; /* id of the rule that let it through, as epoch */
 };
 _Static_assert(sizeof(struct flow) == 128, "ABI");
+
+/* Segments of a connection that were sent again, each less than BURST_PAUSE_NS after the one before. */
+struct burst {
+	__u64 first_ns;
+	__u64 last_ns;
+	__u32 segments;
+	__u32 pad; /* zero */
+};
+_Static_assert(sizeof(struct burst) == 24, "ABI");
 
 /*
  * Fragments after the first have no ports: they follow the first one. IPv6 tells fragments apart without the protocol, which

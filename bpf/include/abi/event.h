@@ -57,6 +57,7 @@ enum event_type {
 	EVENT_EXPIRED = 5,
 	EVENT_EJECTED = 6,  /* a backend was taken out: `backend`, `service` */
 	EVENT_RETURNED = 7, /* and is back */
+	EVENT_RETRANSMITTED = 8, /* a burst of segments that were sent again is over: `retransmits` of them since `burst_ns` */
 };
 
 enum direction {
@@ -101,7 +102,8 @@ struct event {
 	__u8 path;       /* enum flow_path, so far */
 	__u8 proxy;      /* enum flow_proxy */
 	__u8 pad[2];     /* zero */
+	__u64 burst_ns;  /* EVENT_RETRANSMITTED: of its first segment, as `time_ns` is of its last */
 };
-_Static_assert(sizeof(struct event) == 152, "ABI");
+_Static_assert(sizeof(struct event) == 160, "ABI");
 
 #endif

@@ -73,6 +73,14 @@ struct {
 	__type(value, struct flow);
 } ct __weak SEC(".maps");
 
+/* Of connections whose segments are sent again just now: what is evicted is not told as a burst, but counted in its flow. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct flow_key);
+	__type(value, struct burst);
+} bursts __weak SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);

@@ -82,7 +82,7 @@ impl FlowLines {
         let word = format!("{:<EVENT$}", flow.event);
         let colour = match (flow.verdict.as_str(), flow.event.as_str()) {
             ("denied", _) => Colour::Red,
-            ("audited", _) | (_, "expired" | "ejected") => Colour::Yellow,
+            ("audited", _) | (_, "expired" | "ejected" | "retrans") => Colour::Yellow,
             (_, "open" | "returned") => Colour::Green,
             _ => Colour::Dim,
         };

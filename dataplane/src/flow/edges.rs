@@ -87,6 +87,7 @@ pub(crate) fn opening(connection: &Connection) -> Option<Event> {
         backend: 0,
         rtt_us: connection.rtt_us,
         retransmits: connection.retransmits,
+        burst_ns: 0,
         direction: Some(direction),
         allowed: true,
         reason: connection.reason,

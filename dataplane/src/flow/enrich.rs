@@ -120,7 +120,9 @@ pub(super) const fn verdict(kind: EventKind) -> &'static str {
     match kind {
         EventKind::Denied => "denied",
         EventKind::Audited => "audited",
-        EventKind::Open | EventKind::Close | EventKind::Expired => "allowed",
+        EventKind::Open | EventKind::Close | EventKind::Expired | EventKind::Retransmitted => {
+            "allowed"
+        }
         // Of backends, not of connections.
         EventKind::Ejected | EventKind::Returned => "",
     }

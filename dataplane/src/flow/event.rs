@@ -23,6 +23,8 @@ pub enum EventKind {
     Ejected,
     /// And is back.
     Returned,
+    /// A burst of segments that were sent again is over.
+    Retransmitted,
 }
 
 impl EventKind {
@@ -35,6 +37,7 @@ impl EventKind {
             types::event_type::EVENT_EXPIRED => Self::Expired,
             types::event_type::EVENT_EJECTED => Self::Ejected,
             types::event_type::EVENT_RETURNED => Self::Returned,
+            types::event_type::EVENT_RETRANSMITTED => Self::Retransmitted,
             _ => return None,
         })
     }
@@ -50,6 +53,7 @@ impl EventKind {
             Self::Expired => "expired",
             Self::Ejected => "ejected",
             Self::Returned => "returned",
+            Self::Retransmitted => "retrans",
         }
     }
 }
@@ -117,8 +121,10 @@ pub struct Event {
     pub backend: u32,
     /// 0: unknown.
     pub rtt_us: u32,
-    /// TCP segments sent again.
+    /// TCP segments sent again: of the connection, or of a burst.
     pub retransmits: u32,
+    /// When the burst began, as `time_ns` is when it ended; 0 of all else.
+    pub burst_ns: u64,
     /// `None`: neither, as at connect().
     pub direction: Option<Direction>,
     /// Whether it was let through.
@@ -163,6 +169,7 @@ impl Event {
             backend: raw.backend,
             rtt_us: raw.rtt_us,
             retransmits: raw.retransmits,
+            burst_ns: raw.burst_ns,
             direction: Direction::from_raw(raw.direction),
             allowed: u32::from(raw.verdict) == types::verdict::VERDICT_ALLOW.0,
             reason: Reason::from_raw(raw.reason),

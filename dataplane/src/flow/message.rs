@@ -50,6 +50,7 @@ pub(super) fn of_event(event: &Event, flow: &wire::Flow) -> String {
         EventKind::Open => format!("open: {}{}", ends.traffic(), allowed_by(&decision)),
         EventKind::Close => format!("closed: {}: {}", ends.traffic(), ended(event)),
         EventKind::Expired => format!("expired: {}: {}", ends.traffic(), ended(event)),
+        EventKind::Retransmitted => format!("sent again: {}: {}", ends.traffic(), burst(event)),
         EventKind::Ejected | EventKind::Returned => backend(event, flow),
     }
 }
@@ -171,6 +172,14 @@ fn ended(event: &Event) -> String {
             let took = Duration::from_nanos(event.time_ns.saturating_sub(first));
             format!("{clause}; {sent} sent, {received} received in {took:.1?}")
         }
+    }
+}
+
+fn burst(event: &Event) -> String {
+    let took = Duration::from_nanos(event.time_ns.saturating_sub(event.burst_ns));
+    match event.retransmits {
+        1 => "1 segment".to_owned(),
+        count => format!("{count} segments within {took:.1?}"),
     }
 }
 

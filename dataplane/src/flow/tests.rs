@@ -34,6 +34,7 @@ pub(crate) fn event(kind: EventKind, reason: Reason) -> Event {
         backend: 0,
         rtt_us: 0,
         retransmits: 0,
+        burst_ns: 0,
         direction: Some(Direction::Ingress),
         allowed: false,
         reason,
@@ -192,6 +193,15 @@ fn messages() {
             },
             "open: TCP 8080 from node n1 to shop/cart-7d9c5b8f6-x2x7k: a node may always talk to its own pods, and \
              they to it",
+        ),
+        (
+            Event {
+                retransmits: 3,
+                burst_ns: 5_000_000_000,
+                time_ns: 5_250_000_000,
+                ..event(EventKind::Retransmitted, Reason::REASON_NONE)
+            },
+            "sent again: TCP 8080 from default/probe to shop/cart-7d9c5b8f6-x2x7k: 3 segments within 250.0ms",
         ),
         (
             Event {

@@ -171,7 +171,11 @@ impl WorkloadMetrics {
                 EventKind::Denied => {
                     series.by_reason(self, true, named.event.reason);
                 }
-                EventKind::Audited | EventKind::Ejected | EventKind::Returned => {}
+                // What is sent again is counted when its connection ends.
+                EventKind::Retransmitted
+                | EventKind::Audited
+                | EventKind::Ejected
+                | EventKind::Returned => {}
             }
         }
     }

@@ -21,6 +21,15 @@ pub(super) enum Role {
     Server,
 }
 
+/// When the connection began, nanoseconds since 1970; where that is not known, when this was told.
+pub(super) fn start_unix_nano(named: &NamedEvent) -> u64 {
+    let (event, told) = (&named.event, named.time_unix_nano);
+    match event.first_ns {
+        0 => told,
+        first => told.saturating_sub(event.time_ns.saturating_sub(first)),
+    }
+}
+
 /// By ends, protocol and the SYN's sequence number.
 pub(super) fn trace_id(named: &NamedEvent, start_unix_nano: u64) -> [u8; 16] {
     let event = &named.event;

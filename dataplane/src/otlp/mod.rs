@@ -11,6 +11,7 @@
 mod attributes;
 mod batch;
 mod budget;
+mod bursts;
 mod counts;
 mod encoded;
 mod ids;

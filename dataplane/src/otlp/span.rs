@@ -9,6 +9,7 @@ use prost::Message;
 use weft_proto::wire::flow::v1::Endpoint;
 
 use super::attributes;
+use super::bursts::Burst;
 use super::ids::{self, Role};
 use super::wire::{self, Attribute};
 use crate::flow::{Direction, EventKind, NamedEvent, Reason, protocol};
@@ -37,6 +38,8 @@ pub(super) struct Frame<'a> {
     /// Id of the trace.
     pub(super) trace: [u8; 16],
     start: u64,
+    /// Segments that were sent again, as far as it is known when.
+    pub(super) bursts: Vec<Burst>,
     /// Something was refused or went wrong: told whatever share is traced.
     pub(super) urgent: bool,
 }
@@ -45,17 +48,13 @@ impl<'a> Frame<'a> {
     /// Of a flow that `node` tells of; `None` while it goes on.
     pub(super) fn new(named: &'a NamedEvent, node: &str) -> Option<Self> {
         let roles = roles(named, node)?;
-        let event = &named.event;
-        let end = named.time_unix_nano;
-        let start = match event.first_ns {
-            0 => end,
-            first => end.saturating_sub(event.time_ns.saturating_sub(first)),
-        };
+        let start = ids::start_unix_nano(named);
         Some(Self {
             named,
             roles,
             trace: ids::trace_id(named, start),
             start,
+            bursts: Vec::new(),
             urgent: went_wrong(named),
         })
     }
@@ -135,7 +134,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// What happened to the connection: at its beginning that it was handed to Envoy, all else as it was told, at its end.
+    /// What happened to the connection: at its beginning that it was handed to Envoy, when segments were sent again, as far as that
+    /// is known, and all else as it was told, at its end.
     fn moments(&self, into: &mut Vec<u8>) {
         let (event, end) = (&self.named.event, self.named.time_unix_nano);
         let mut happened = |time: u64, name: &str, attributes: &[Attribute<'_>]| {
@@ -148,8 +148,19 @@ impl<'a> Frame<'a> {
             let rtt = Attribute::Number("weft.tcp.rtt_us", event.rtt_us.into());
             happened(end, "weft.tcp.rtt", &[rtt]);
         }
-        if event.retransmits > 0 {
-            let count = Attribute::Number("weft.tcp.retransmits", event.retransmits.into());
+        let mut others = event.retransmits;
+        for burst in &self.bursts {
+            others = others.saturating_sub(burst.segments);
+            let at = end.saturating_sub(event.time_ns.saturating_sub(burst.first_ns));
+            let length_us = burst.last_ns.saturating_sub(burst.first_ns) / 1_000;
+            let attributes = [
+                Attribute::Number("weft.tcp.retransmits", burst.segments.into()),
+                Attribute::Number("weft.tcp.burst_us", length_us),
+            ];
+            happened(at, "weft.tcp.retransmitted", &attributes);
+        }
+        if others > 0 {
+            let count = Attribute::Number("weft.tcp.retransmits", others.into());
             happened(end, "weft.tcp.retransmitted", &[count]);
         }
         match (event.kind, event.reason) {
@@ -179,7 +190,10 @@ fn roles(named: &NamedEvent, node: &str) -> Option<&'static [Role]> {
     let event = &named.event;
     let both_here = || named.source().node == node && named.destination().node == node;
     Some(match (event.kind, event.direction) {
-        (EventKind::Open | EventKind::Ejected | EventKind::Returned, _) => return None,
+        (
+            EventKind::Open | EventKind::Retransmitted | EventKind::Ejected | EventKind::Returned,
+            _,
+        ) => return None,
         // Nobody at the other end has seen it.
         (EventKind::Expired, Some(Direction::Ingress))
             if event.reason == Reason::REASON_NO_REPLY =>
@@ -220,6 +234,8 @@ fn span_name(named: &NamedEvent) -> String {
 
 #[cfg(test)]
 mod tests {
+    use opentelemetry_proto::tonic::common::v1::{AnyValue, any_value::Value};
+
     use super::*;
     use crate::flow::fake::Fake;
     use crate::flow::tests::event;
@@ -273,6 +289,52 @@ mod tests {
         }
         let plain = told(event(EventKind::Close, Reason::REASON_FIN));
         assert!(plain.iter().all(|span| names(span).is_empty()));
+    }
+
+    #[test]
+    fn bursts_are_told_when_they_were_and_what_else_was_sent_again_at_the_end() {
+        let closed = Event {
+            time_ns: 5_000_000_000,
+            first_ns: 2_000_000_000,
+            retransmits: 8,
+            ..event(EventKind::Close, Reason::REASON_FIN)
+        };
+        let clock = Clock::fixed(1_000_000_000_000, 5_000_000_000);
+        let named = Namer::default().name(closed, &Fake::new(), &clock);
+        let mut frame = Frame::new(&named, "n1").expect("a span");
+        frame.bursts = [
+            (2_500_000_000, 2_700_000_000, 3),
+            (4_000_000_000, 4_000_000_000, 1),
+        ]
+        .map(|(first_ns, last_ns, segments)| Burst {
+            first_ns,
+            last_ns,
+            segments,
+        })
+        .into();
+        let mut own = Vec::new();
+        frame.own(Role::Client, "", &mut own);
+        let span = Span::decode(own.as_slice()).expect("a span");
+        let told = span.events.iter().map(|e| {
+            let numbers = e.attributes.iter().map(|a| match &a.value {
+                Some(AnyValue {
+                    value: Some(Value::IntValue(n)),
+                }) => *n,
+                other => panic!("{other:?}"),
+            });
+            (
+                e.time_unix_nano - span.start_time_unix_nano,
+                numbers.collect::<Vec<_>>(),
+            )
+        });
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [
+                (500_000_000, vec![3, 200_000]),
+                (2_000_000_000, vec![1, 0]),
+                (3_000_000_000, vec![4]),
+            ]
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::batch::{Batch, Spare};
 use super::budget::Budget;
+use super::bursts::Bursts;
 use super::counts::{Outcome, Tally};
 use super::ids::Role;
 use super::reached::Reached;
@@ -20,7 +21,7 @@ use super::span::Frame;
 use super::target::{Header, Target};
 use super::template::Templates;
 use super::transport::{Again, SendError, Transport};
-use crate::flow::{Chunk, FlowLog, NamedEvent};
+use crate::flow::{Chunk, EventKind, FlowLog, NamedEvent};
 use crate::metrics::Metrics;
 
 /// Batches that wait for the collector: 8,192 spans, about 1.5 KiB each.
@@ -88,6 +89,7 @@ pub async fn export(
         queue,
         metrics: Arc::clone(&metrics),
         requests: Requests::default(),
+        bursts: Bursts::default(),
     };
     let sender = Sender {
         target: config.target,
@@ -120,6 +122,7 @@ struct Feeder {
     queue: mpsc::Sender<Batch>,
     metrics: Arc<Metrics>,
     requests: Requests,
+    bursts: Bursts,
 }
 
 impl Feeder {
@@ -196,10 +199,16 @@ impl Feeder {
     }
 
     fn tell(&mut self, named: &NamedEvent) {
-        let Some(frame) = Frame::new(named, &self.node) else {
+        if named.event.kind == EventKind::Retransmitted {
+            self.bursts.remember(named);
+        }
+        let Some(mut frame) = Frame::new(named, &self.node) else {
             self.tally.nothing += 1;
             return;
         };
+        if named.event.retransmits > 0 {
+            frame.bursts = self.bursts.take(frame.trace);
+        }
         self.tally.spans += 1;
         let sampling = Arc::clone(&self.sampling);
         let chosen = self.choose(&frame, &sampling);

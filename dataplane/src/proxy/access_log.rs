@@ -167,6 +167,7 @@ pub(super) fn event(common: &AccessLogCommon, kind: EventKind, reason: Reason) -
         backend: 0,
         rtt_us: 0,
         retransmits: 0,
+        burst_ns: 0,
         direction: Some(Direction::Ingress),
         allowed: kind == EventKind::Audited,
         reason,

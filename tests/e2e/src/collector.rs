@@ -11,6 +11,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::{
 };
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::span::Event;
 use tokio::runtime::Runtime;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
@@ -33,10 +34,35 @@ impl Received {
         text(&self.span.attributes, key)
     }
 
+    /// Its span events of this name, in order.
+    #[must_use]
+    pub fn moments(&self, name: &str) -> Vec<Moment> {
+        let events = self.span.events.iter().filter(|event| event.name == name);
+        events.cloned().map(Moment).collect()
+    }
+
     /// An attribute of its resource, likewise.
     #[must_use]
     pub fn resource(&self, key: &str) -> String {
         text(&self.resource, key)
+    }
+}
+
+/// A span event.
+#[derive(Clone, Debug)]
+pub struct Moment(Event);
+
+impl Moment {
+    /// Nanoseconds since 1970.
+    #[must_use]
+    pub fn time_unix_nano(&self) -> u64 {
+        self.0.time_unix_nano
+    }
+
+    /// An attribute; 0 if there is none that is a number.
+    #[must_use]
+    pub fn number(&self, key: &str) -> u64 {
+        text(&self.0.attributes, key).parse().unwrap_or_default()
     }
 }
 

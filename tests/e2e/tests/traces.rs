@@ -1,8 +1,9 @@
 //! What a collector is told of connections.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
-use std::time::Duration;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, ensure};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
@@ -121,6 +122,88 @@ fn both_ends_of_a_connection_are_in_one_trace() -> Result {
         assert_eq!(server.resource("service.name"), pod);
         assert_eq!(server.resource("service.namespace"), "shop");
         assert_eq!(server.resource("k8s.pod.name"), pod);
+    }
+    Ok(())
+}
+
+/// Segments that TCP has sent again in a pod's network namespace, as the kernel itself counts them.
+fn retransmitted(mesh: &Mesh, pod: &str) -> Result<u64> {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/snmp");
+    let text = mesh.pod(pod)?.netns().run(read)??;
+    let mut tcp = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (names, values) = (tcp.next().context("names")?, tcp.next().context("values")?);
+    let mut fields = names.split(' ').zip(values.split(' '));
+    let (_, count) = fields
+        .find(|(name, _)| *name == "RetransSegs")
+        .context("RetransSegs")?;
+    Ok(count.parse()?)
+}
+
+fn unix_nano() -> Result<u64> {
+    Ok(SystemTime::now()
+        .duration_since(UNIX_EPOCH)?
+        .as_nanos()
+        .try_into()?)
+}
+
+/// Twice, nothing comes back from the other node for a while.
+#[test]
+fn what_is_sent_again_is_told_in_bursts_with_their_times() -> Result {
+    let mesh = town()?;
+    let (near, far) = (collector(&mesh, "n1")?, collector(&mesh, "n2")?);
+    let to = mesh.pod("far")?.socket_v4(9_000);
+    let listener = mesh.pod("far")?.netns().run(|| TcpListener::bind(to))??;
+    let connect = || TcpStream::connect_timeout(&to, Duration::from_secs(1));
+    let mut client = eventually(LONG, || Ok(mesh.pod("client")?.netns().run(connect)??))?;
+    let (mut server, _) = listener.accept()?;
+    let before = ["client", "far"].map(|pod| retransmitted(&mesh, pod));
+    let back = mesh.pod("client")?.addresses().v4;
+    let n2 = mesh.lab.node("n2")?;
+    let mut outages = Vec::new();
+    for _ in 0..2 {
+        n2.netns().ip(&format!("route add blackhole {back}/32"))?;
+        let start = unix_nano()?;
+        let mut byte = [1];
+        client.write_all(&byte)?;
+        server.read_exact(&mut byte)?;
+        server.write_all(&byte)?;
+        std::thread::sleep(Duration::from_millis(700));
+        n2.netns().ip(&format!("route del blackhole {back}/32"))?;
+        client.read_exact(&mut byte)?;
+        outages.push((start, unix_nano()?));
+        std::thread::sleep(Duration::from_millis(1_200));
+    }
+    drop((client, server));
+    for (collector, pod, kind, before) in [
+        (&near, "client", SpanKind::Client, &before[0]),
+        (&far, "far", SpanKind::Server, &before[1]),
+    ] {
+        let span = the(collector, kind, to)?;
+        let before = before.as_ref().map_err(|e| anyhow::anyhow!("{e:#}"))?;
+        let expected = retransmitted(&mesh, pod)? - before;
+        assert!(expected >= 2, "{pod} sent {expected} again");
+        assert_eq!(
+            span.attribute("weft.tcp.retransmits"),
+            expected.to_string(),
+            "{pod}"
+        );
+        let bursts: Vec<_> = span.moments("weft.tcp.retransmitted");
+        assert_eq!(bursts.len(), 2, "{bursts:?}");
+        let mut told = 0;
+        for (burst, (start, end)) in bursts.iter().zip(&outages) {
+            let at = burst.time_unix_nano();
+            assert!(
+                (start..=end).contains(&&at),
+                "{pod}: {at} not in {start} to {end}"
+            );
+            let length = burst.number("weft.tcp.burst_us") * 1_000;
+            assert!(
+                at + length <= *end,
+                "{pod}: {length} ns of {start} to {end}"
+            );
+            told += burst.number("weft.tcp.retransmits");
+        }
+        assert_eq!(told, expected, "{pod}: {bursts:?}");
     }
     Ok(())
 }

@@ -51,6 +51,7 @@ fn event(kind: EventKind, port: u16) -> Event {
         backend: 0,
         rtt_us: 0,
         retransmits: 0,
+        burst_ns: 0,
         direction: Some(Direction::Ingress),
         allowed: kind == EventKind::Open,
         reason: Reason::REASON_DEFAULT,
