@@ -2,18 +2,19 @@
 //
 //   node draw.mjs ANSWERS.json PICTURE.png
 import { spawn } from 'node:child_process';
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { context } from 'esbuild';
 import sharp from 'sharp';
+import { pageHeight, width } from './layout.mjs';
 
 const [answers, picture] = process.argv.slice(2).map((file) => resolve(file));
 const here = fileURLToPath(new URL('.', import.meta.url));
 // As the tests look for it, see tests/e2e/src/browser.rs.
 const browser = process.env.WEFT_TEST_BROWSER ?? 'chromium-headless-shell';
-const height = 3270;
+const dashboard = JSON.parse(await readFile(new URL('../weft.json', import.meta.url)));
 
 const work = await mkdtemp(join(tmpdir(), 'weft-dashboard-'));
 try {
@@ -49,7 +50,7 @@ try {
 function take(url) {
   const args = [
     '--headless', '--no-sandbox', '--disable-gpu', '--hide-scrollbars', '--disable-dev-shm-usage',
-    `--user-data-dir=${join(work, 'profile')}`, `--window-size=1600,${height}`, '--virtual-time-budget=15000',
+    `--user-data-dir=${join(work, 'profile')}`, `--window-size=${width},${pageHeight(dashboard)}`, '--virtual-time-budget=15000',
     '--enable-logging=stderr', `--screenshot=${join(work, 'picture.png')}`, url,
   ];
   return new Promise((resolve, reject) => {

@@ -10,6 +10,7 @@ import '@fontsource/inter/400.css';
 import '@fontsource/inter/500.css';
 import dashboard from '../weft.json';
 import { start, end, step, answers } from 'answers';
+import { bar, edge, gridHeight, place, width } from './layout.mjs';
 
 const theme = createTheme({ colors: { mode: 'light' } });
 const timeZone = 'utc';
@@ -17,11 +18,6 @@ const timeRange = { from: dateTime(start * 1000), to: dateTime(end * 1000) };
 timeRange.raw = timeRange;
 // No title and no name has a variable in it.
 const replaceVariables = (text) => text;
-
-// Grafana's grid: 24 columns, rows of 30 pixels, 8 pixels between.
-const width = 1600, gap = 8, cell = 30, edge = 16;
-const column = (width - 2 * edge + gap) / 24;
-const place = ({ x, y, w, h }) => ({ left: x * column, top: y * (cell + gap), width: w * column - gap, height: h * (cell + gap) - gap });
 
 // Grafana fills in what the panel's JSON leaves out.
 const timeSeriesDefaults = {
@@ -124,7 +120,7 @@ const Row = ({ panel: row }) => (
 function Variable({ label, value }) {
   const border = `1px solid ${theme.colors.border.medium}`;
   const borderRadius = theme.shape.radius.default;
-  const box = { display: 'flex', alignItems: 'center', gap: 8, height: 32, padding: '0 8px', border, borderRadius };
+  const box = { display: 'flex', alignItems: 'center', gap: 8, height: bar, padding: '0 8px', border, borderRadius };
   return (
     <div style={{ display: 'flex' }}>
       {label && <div style={{ ...box, borderRight: 0, fontWeight: 500, fontSize: 12 }}>{label}</div>}
@@ -134,13 +130,12 @@ function Variable({ label, value }) {
 }
 
 function Dashboard() {
-  const rows = Math.max(...dashboard.panels.map(({ gridPos: { y, h } }) => y + h));
   const time = (seconds) => dateTime(seconds * 1000).utc().format('YYYY-MM-DD HH:mm:ss');
   return (
     <ThemeContext.Provider value={theme}>
       <GlobalStyles />
       <div id="dashboard" style={{ width, padding: edge, background: theme.colors.background.canvas }}>
-        <div style={{ display: 'flex', gap: 8, alignItems: 'center', marginBottom: 16 }}>
+        <div style={{ display: 'flex', gap: 8, alignItems: 'center', height: bar, marginBottom: edge }}>
           <h1 style={{ ...theme.typography.h3, margin: '0 16px 0 0' }}>{dashboard.title}</h1>
           {dashboard.templating.list.map(({ name, label, type }) => (
             <Variable key={name} label={label} value={type === 'datasource' ? 'Prometheus' : 'All'} />
@@ -148,7 +143,7 @@ function Dashboard() {
           <div style={{ flex: 1 }} />
           <Variable value={<><Icon name="clock-nine" /> {time(start)} to {time(end)}</>} />
         </div>
-        <div style={{ position: 'relative', height: rows * (cell + gap) - gap }}>
+        <div style={{ position: 'relative', height: gridHeight(dashboard) }}>
           {dashboard.panels.map((panel) => {
             const Part = panel.type === 'row' ? Row : Panel;
             return <Part key={panel.id} panel={panel} />;

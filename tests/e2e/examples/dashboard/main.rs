@@ -100,11 +100,14 @@ impl Town {
         }
         let servers = ["shelf-1", "shelf-2"].map(|pod| serve(&mesh.lab, pod, TARGET));
         for (index, namespace, name, backends) in SERVICES {
+            let port = match index {
+                talk::NAMES => ServicePort::udp(PORT),
+                _ => ServicePort::tcp(PORT),
+            };
             let service = ServiceManifest::new(name)
                 .namespace(namespace)
                 .cluster_ips(vip_addresses(index))
-                .port(ServicePort::tcp(PORT).named("tcp").to(TARGET))
-                .port(ServicePort::udp(PORT).named("udp").to(TARGET))
+                .port(port.to(TARGET))
                 .selector("app", name);
             mesh.service(&service, backends)?;
         }
