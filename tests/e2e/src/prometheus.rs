@@ -1,6 +1,7 @@
 //! Prometheus itself, which scrapes a node's agent, and promtool.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +12,10 @@ use weft_lab::{Node, Output, Process};
 use crate::Result;
 use crate::wait::LONG;
 
-const ADDRESS: &str = "127.0.0.1:9090";
+/// Where it listens, on its node.
+pub const ADDRESS: &str = "127.0.0.1:9090";
+/// Where an agent tells of itself unless it is asked to elsewhere.
+const AGENT: &str = "127.0.0.1:15020";
 
 /// A program of the package that scripts/install-prometheus has fetched.
 ///
@@ -49,17 +53,34 @@ impl Prometheus {
     /// # Errors
     /// When it does not start.
     pub fn start(node: &Node, folder: &Path) -> Result<Self> {
+        Self::start_for(node, folder, 1, &[(node.name(), AGENT.parse()?)])
+    }
+
+    /// Runs on `node` and scrapes `agents`, by their nodes' names, every so many seconds.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_for(
+        node: &Node,
+        folder: &Path,
+        seconds: u32,
+        agents: &[(&str, SocketAddr)],
+    ) -> Result<Self> {
         let config = folder.join("prometheus.yaml");
         let rules = deployed("rules.yaml").canonicalize()?;
+        let targets = agents.iter().map(|(name, address)| {
+            format!("  - {{targets: ['{address}'], labels: {{instance: {name}}}}}\n")
+        });
         fs::write(
             &config,
             format!(
-                "global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+                "global: {{scrape_interval: {seconds}s, evaluation_interval: {seconds}s}}
 rule_files: [{rules:?}]
 scrape_configs:
 - job_name: weft
-  static_configs: [{{targets: ['127.0.0.1:15020']}}]
-"
+  static_configs:
+{}",
+                targets.collect::<String>()
             ),
         )?;
         let command = node
