@@ -49,15 +49,18 @@ struct MapLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ServiceLabel {
-    service: String,
-    port: String,
+pub(crate) struct ServiceLabel {
+    /// "namespace/name".
+    pub(crate) service: String,
+    pub(crate) port: String,
+    /// One port may be served over several.
+    pub(crate) protocol: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RefusalLabel {
-    service: String,
-    port: String,
+    #[prometheus(flatten)]
+    of: ServiceLabel,
     /// The limit.
     by: String,
 }
@@ -86,10 +89,10 @@ pub struct Snapshot {
     pub refused_addresses: u64,
     /// Prefixes whose strangers are refused with them.
     pub refused_prefixes: u64,
-    /// Service, port, open and total connections; at most [`SERVICE_SERIES`].
-    pub services: Vec<(String, String, u64, u64)>,
-    /// Service, port and counts of those of them that have timeouts, limits or outlier detection.
-    pub limits: Vec<(String, String, ServiceLimits)>,
+    /// Open and total connections; at most [`SERVICE_SERIES`].
+    pub(crate) services: Vec<(ServiceLabel, u64, u64)>,
+    /// Counts of those of them that have timeouts, limits or outlier detection.
+    pub(crate) limits: Vec<(ServiceLabel, ServiceLimits)>,
     /// Certificates of local workloads.
     pub identities: Identities,
     /// The kernel's counters.
@@ -334,11 +337,9 @@ impl Metrics {
         // Services come and go: no series of one that is gone.
         self.open.clear();
         self.total.clear();
-        for (service, port, open, total) in snapshot.services.iter().take(SERVICE_SERIES) {
-            let (service, port) = (service.clone(), port.clone());
-            let label = ServiceLabel { service, port };
-            set(&self.open, &label, *open);
-            count(&self.total, &label, *total);
+        for (label, open, total) in snapshot.services.iter().take(SERVICE_SERIES) {
+            set(&self.open, label, *open);
+            count(&self.total, label, *total);
         }
         self.take_limits(&snapshot.limits);
         for (name, value) in &snapshot.counters {
@@ -349,28 +350,25 @@ impl Metrics {
 }
 
 impl Metrics {
-    fn take_limits(&self, services: &[(String, String, ServiceLimits)]) {
+    fn take_limits(&self, services: &[(ServiceLabel, ServiceLimits)]) {
         self.refused.clear();
         self.timed_out.clear();
         self.ejected.clear();
         self.ejections.clear();
-        for (service, port, limits) in services.iter().take(SERVICE_SERIES) {
-            let (service, port) = (service.clone(), port.clone());
+        for (label, limits) in services.iter().take(SERVICE_SERIES) {
             for (by, refused) in [
                 ("max_connections", limits.limited),
                 ("connections_per_second", limits.rate_limited),
             ] {
                 let label = RefusalLabel {
-                    service: service.clone(),
-                    port: port.clone(),
+                    of: label.clone(),
                     by: by.to_owned(),
                 };
                 count(&self.refused, &label, refused);
             }
-            let label = ServiceLabel { service, port };
-            count(&self.timed_out, &label, limits.timed_out);
-            set(&self.ejected, &label, limits.ejected.into());
-            count(&self.ejections, &label, limits.ejections);
+            count(&self.timed_out, label, limits.timed_out);
+            set(&self.ejected, label, limits.ejected.into());
+            count(&self.ejections, label, limits.ejections);
         }
     }
 }
@@ -406,10 +404,15 @@ mod tests {
     fn a_scrape_shows_what_was_counted_and_forgets_services_that_are_gone() {
         let metrics = Metrics::new();
         metrics.applied(ResourceType::Listener, Duration::from_micros(150), 3);
+        let label = |protocol: &str| ServiceLabel {
+            service: "shop/cart".to_owned(),
+            port: "53".to_owned(),
+            protocol: protocol.to_owned(),
+        };
         let mut snapshot = Snapshot {
             connected: true,
             policy_epoch: 3,
-            services: vec![("shop/cart".into(), "http".into(), 2, 7)],
+            services: vec![(label("tcp"), 2, 7), (label("udp"), 0, 1)],
             maps: vec![("slots".into(), 5, 10, 1)],
             refused_addresses: 2,
             refused_prefixes: 1,
@@ -425,8 +428,9 @@ mod tests {
             "weft_policy_refused_addresses 2",
             "weft_policy_refused_prefixes 1",
             "weft_kernel_events_total{counter=\"refused\"} 4",
-            "weft_service_connections_total{service=\"shop/cart\",port=\"http\"} 7",
-            "weft_service_connections_open{service=\"shop/cart\",port=\"http\"} 2",
+            "weft_service_connections_total{service=\"shop/cart\",port=\"53\",protocol=\"tcp\"} 7",
+            "weft_service_connections_total{service=\"shop/cart\",port=\"53\",protocol=\"udp\"} 1",
+            "weft_service_connections_open{service=\"shop/cart\",port=\"53\",protocol=\"tcp\"} 2",
             "weft_sync_apply_seconds_bucket{le=\"0.0001\",type=\"Listener\"} 0",
             "weft_sync_apply_seconds_bucket{le=\"0.00025\",type=\"Listener\"} 1",
             "weft_sync_resources_total{type=\"Listener\"} 3",

@@ -2,7 +2,7 @@
 
 use super::{AdminService, snapshot};
 use crate::engine::Engine;
-use crate::metrics::{SERVICE_SERIES, Snapshot};
+use crate::metrics::{SERVICE_SERIES, ServiceLabel, Snapshot};
 
 /// Everything that metrics show and that is not counted where it happens; `None`: the engine has stopped.
 pub(crate) async fn gather(admin: &AdminService) -> Option<Snapshot> {
@@ -21,11 +21,15 @@ pub(crate) async fn gather(admin: &AdminService) -> Option<Snapshot> {
             .await
             .ok()?;
         for row in page.rows {
-            let (service, port) = (row.service, row.port.to_string());
-            let limits = row.limits.map(|l| (service.clone(), port.clone(), l));
+            let label = ServiceLabel {
+                service: row.service,
+                port: row.port.to_string(),
+                protocol: row.protocol,
+            };
+            let limits = row.limits.map(|limits| (label.clone(), limits));
             shot.limits.extend(limits);
             let (open, ever) = (row.open_connections, row.total_connections);
-            shot.services.push((service, port, open, ever));
+            shot.services.push((label, open, ever));
         }
         after = page.next;
         if after.is_none() {

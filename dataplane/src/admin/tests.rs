@@ -399,7 +399,7 @@ async fn ready_when_attached_and_in_sync_and_not_before() {
         "weft_synced 1",
         "weft_map_entries{map=\"backends\"} 1",
         "weft_kernel_events_total{counter=\"refused\"} 3",
-        "weft_service_connections_open{service=\"shop/cart\",port=\"80\"} 0",
+        "weft_service_connections_open{service=\"shop/cart\",port=\"80\",protocol=\"tcp\"} 0",
         "weft_resources{type=\"Listener\"} 1",
     ] {
         assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
