@@ -7,10 +7,10 @@ use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans};
 use prost::Message;
 use prost::length_delimiter_len;
-use tonic::codegen::Bytes;
 use weft_proto::wire::flow::v1::Endpoint;
 
 use super::attributes::resource;
+use super::parts::Parts;
 use super::wire;
 
 /// `ExportTraceServiceRequest.resource_spans`, `ResourceSpans.scope_spans` and `ScopeSpans.spans`.
@@ -18,8 +18,9 @@ const RESOURCE_SPANS: u32 = 1;
 const SCOPE_SPANS: u32 = 2;
 const SPANS: u32 = 2;
 
-/// Buffers that are kept for the next batch, and the largest of them: new memory costs a page fault for every two spans.
+/// Buffers that are kept for the next batch, and the smallest and largest of them: new memory costs a page fault for every four spans.
 const SPARE: usize = 8;
+const SMALLEST: usize = 4 << 10;
 const LARGEST: usize = 2 << 20;
 
 /// Buffers of batches that are gone. Clones share them.
@@ -34,17 +35,19 @@ impl Spare {
     /// Gives a buffer back.
     fn give(&self, mut buffer: Vec<u8>) {
         let mut kept = self.lock();
-        if kept.len() < SPARE && buffer.capacity() <= LARGEST {
+        if kept.len() < SPARE && (SMALLEST..=LARGEST).contains(&buffer.capacity()) {
             buffer.clear();
             kept.push(buffer);
         }
     }
 
     /// Gives back what a request was made of, if nobody reads it any more.
-    pub(super) fn recover(&self, request: Bytes) {
-        if let Ok(buffer) = request.try_into_mut() {
-            // Of the only reader: this copies nothing.
-            self.give(buffer.into());
+    pub(super) fn recover(&self, request: Parts) {
+        for part in request {
+            if let Ok(buffer) = part.try_into_mut() {
+                // Of the only reader: this copies nothing.
+                self.give(buffer.into());
+            }
         }
     }
 
@@ -107,11 +110,9 @@ impl Batch {
     }
 
     /// As an encoded `ExportTraceServiceRequest`.
-    pub(super) fn encode(self) -> Bytes {
+    pub(super) fn encode(self) -> Parts {
         let scope = scope().encode_to_vec();
-        let held: usize = self.groups.iter().map(|g| g.spans.len() + 512).sum();
-        let mut request = self.spare.take();
-        request.reserve(held);
+        let mut request = Parts::default();
         for group in self.groups {
             let head = ResourceSpans {
                 resource: Some(resource(&group.of)),
@@ -120,14 +121,15 @@ impl Batch {
             };
             let spans = scope.len() + group.spans.len();
             let length = head.encoded_len() + 1 + length_delimiter_len(spans) + spans;
-            wire::open(RESOURCE_SPANS, length, &mut request);
-            append(&head, &mut request);
-            wire::open(SCOPE_SPANS, spans, &mut request);
-            request.extend_from_slice(&scope);
-            request.extend_from_slice(&group.spans);
-            self.spare.give(group.spans);
+            let mut start = Vec::new();
+            wire::open(RESOURCE_SPANS, length, &mut start);
+            append(&head, &mut start);
+            wire::open(SCOPE_SPANS, spans, &mut start);
+            start.extend_from_slice(&scope);
+            request.push(start);
+            request.push(group.spans);
         }
-        request.into()
+        request
     }
 }
 
@@ -184,7 +186,9 @@ mod tests {
             }
             assert_eq!(batch.len(), 200);
             let encoded = batch.encode();
-            let request = ExportTraceServiceRequest::decode(encoded.clone()).expect("OTLP");
+            let whole: Vec<u8> = encoded.clone().into_iter().flatten().collect();
+            assert_eq!(whole.len(), encoded.len());
+            let request = ExportTraceServiceRequest::decode(whole.as_slice()).expect("OTLP");
             spare.recover(encoded);
             assert_eq!(request.resource_spans.len(), 2);
             for (place, of) in request.resource_spans.iter().enumerate() {

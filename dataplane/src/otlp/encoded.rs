@@ -6,7 +6,8 @@ use prost::Message;
 use prost::bytes::BufMut;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
-use tonic::codegen::Bytes;
+
+use super::parts::Parts;
 
 /// Encoded messages go, `A`s come.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ impl<A> Default for Encoded<A> {
 }
 
 impl<A: Message + Default + 'static> Codec for Encoded<A> {
-    type Encode = Bytes;
+    type Encode = Parts;
     type Decode = A;
     type Encoder = Self;
     type Decoder = Self;
@@ -34,12 +35,14 @@ impl<A: Message + Default + 'static> Codec for Encoded<A> {
 }
 
 impl<A> Encoder for Encoded<A> {
-    type Item = Bytes;
+    type Item = Parts;
     type Error = Status;
 
-    fn encode(&mut self, message: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
+    fn encode(&mut self, message: Parts, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
         into.reserve(message.len());
-        into.put(message);
+        for part in message {
+            into.put(part);
+        }
         Ok(())
     }
 }

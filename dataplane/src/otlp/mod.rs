@@ -16,6 +16,7 @@ mod counts;
 mod encoded;
 mod ids;
 mod metrics;
+mod parts;
 mod reached;
 mod report;
 mod requests;

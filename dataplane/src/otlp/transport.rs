@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -21,6 +21,7 @@ use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Status};
 
 use super::encoded::Encoded;
+use super::parts::Parts;
 use super::target::{Header, Protocol, Target};
 
 /// Methods of OTLP's services.
@@ -66,8 +67,8 @@ pub(super) enum Transport {
 
 #[derive(Clone)]
 pub(super) enum HttpClient {
-    Plain(Box<Client<HttpConnector, Full<Bytes>>>),
-    Tls(Box<Client<HttpsConnector<HttpConnector>, Full<Bytes>>>),
+    Plain(Box<Client<HttpConnector, Parts>>),
+    Tls(Box<Client<HttpsConnector<HttpConnector>, Parts>>),
 }
 
 impl Transport {
@@ -110,7 +111,7 @@ impl Transport {
     ///
     /// # Errors
     /// When it did not arrive.
-    pub(super) async fn traces(&self, batch: Bytes) -> Result<u64, SendError> {
+    pub(super) async fn traces(&self, batch: Parts) -> Result<u64, SendError> {
         let answer: ExportTraceServiceResponse = match self {
             Self::Grpc { channel, headers } => rpc(channel, TRACES, headers, batch).await?,
             Self::Http {
@@ -131,7 +132,7 @@ impl Transport {
         &self,
         metrics: &ExportMetricsServiceRequest,
     ) -> Result<u64, SendError> {
-        let metrics = metrics.encode_to_vec().into();
+        let metrics = Parts::from(metrics.encode_to_vec());
         let answer: ExportMetricsServiceResponse = match self {
             Self::Grpc { channel, headers } => rpc(channel, METRICS, headers, metrics).await?,
             Self::Http {
@@ -150,7 +151,7 @@ async fn rpc<A: Message + Default + 'static>(
     channel: &Channel,
     method: &'static str,
     headers: &[(AsciiMetadataKey, AsciiMetadataValue)],
-    message: Bytes,
+    message: Parts,
 ) -> Result<A, SendError> {
     let mut request = tonic::Request::new(message);
     for (name, value) in headers {
@@ -184,7 +185,7 @@ async fn post<A: Message + Default>(
     client: &HttpClient,
     uri: &Uri,
     headers: &[Header],
-    message: Bytes,
+    message: Parts,
 ) -> Result<A, SendError> {
     let exchanged = exchange(client, uri, headers, message);
     let body = tokio::time::timeout(REQUEST, exchanged)
@@ -197,7 +198,7 @@ async fn exchange(
     client: &HttpClient,
     uri: &Uri,
     headers: &[Header],
-    body: Bytes,
+    body: Parts,
 ) -> Result<Bytes, SendError> {
     let mut request = Request::builder()
         .method(Method::POST)
@@ -206,9 +207,7 @@ async fn exchange(
     for header in headers {
         request = request.header(&header.name, &header.value);
     }
-    let request = request
-        .body(Full::new(body))
-        .map_err(|e| permanent(e.to_string()))?;
+    let request = request.body(body).map_err(|e| permanent(e.to_string()))?;
     let sent = match client {
         HttpClient::Plain(client) => client.request(request).await,
         HttpClient::Tls(client) => client.request(request).await,
