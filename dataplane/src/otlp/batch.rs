@@ -20,7 +20,7 @@ const SPANS: u32 = 2;
 
 /// Buffers that are kept for the next batch, and the smallest and largest of them: new memory costs a page fault for every four spans.
 const SPARE: usize = 8;
-const SMALLEST: usize = 4 << 10;
+const SMALLEST: usize = 1 << 10;
 const LARGEST: usize = 2 << 20;
 
 /// Buffers of batches that are gone. Clones share them.

@@ -21,10 +21,10 @@ use crate::usage::Usage;
 #[derive(Args)]
 pub struct Options {
     /// Rounds; each has a turn of each lane
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = 18)]
     rounds: u32,
     /// Length of a turn, milliseconds
-    #[arg(long, default_value_t = 1_000)]
+    #[arg(long, default_value_t = 2_000)]
     slice_ms: u64,
     /// Parallel connections of the client
     #[arg(long, default_value_t = 8)]
