@@ -55,8 +55,8 @@ enum event_type {
 	EVENT_DENIED = 3,
 	EVENT_AUDITED = 4, /* let through, though an audited policy would have refused it */
 	EVENT_EXPIRED = 5,
-	EVENT_EJECTED = 6,  /* a backend was taken out: `backend`, `service` */
-	EVENT_RETURNED = 7, /* and is back */
+	EVENT_EJECTED = 6,       /* a backend was taken out: `backend`, `service` */
+	EVENT_RETURNED = 7,      /* and is back */
 	EVENT_RETRANSMITTED = 8, /* a burst of segments that were sent again is over: `retransmits` of them since `burst_ns` */
 };
 
