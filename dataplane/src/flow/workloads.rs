@@ -26,6 +26,9 @@ const MOST_PLACES: usize = 16_384;
 /// In place of every name, of the pairs beyond the bound.
 const OVERFLOW: &str = "overflow";
 
+/// The destination of what is handed over at a service's address.
+const ENVOY: &str = "envoy";
+
 /// Within a host, a rack, a region, the world.
 const RTT_SECONDS: [f64; 12] = [
     0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5,
@@ -92,8 +95,8 @@ pub struct WorkloadMetrics {
     duration: Histogram,
 }
 
-/// Source, destination and service by their places in memory, and the direction.
-type Place = (usize, usize, usize, Option<Direction>);
+/// Source, destination and service by their places in memory, the direction, and whether Envoy has a part in it.
+type Place = (usize, usize, usize, Option<Direction>, bool);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -250,7 +253,8 @@ impl Known {
 
     fn place(&mut self, named: &NamedEvent, metrics: &WorkloadMetrics) -> usize {
         let [source, destination, service, _] = named.places();
-        let place = (source, destination, service, named.event.direction);
+        let event = &named.event;
+        let place = (source, destination, service, event.direction, event.proxied);
         if let Some(held) = self.places.get(&place) {
             return held.series;
         }
@@ -343,10 +347,19 @@ pub(super) fn labels(named: &NamedEvent) -> PairLabels {
         source_namespace: source.namespace.clone(),
         source_workload: workload(source),
         destination_namespace: destination.namespace.clone(),
-        destination_workload: workload(destination),
+        destination_workload: if is_to_envoy(named) {
+            ENVOY.to_owned()
+        } else {
+            workload(destination)
+        },
         service: named.service().to_owned(),
         direction: named.event.direction.map_or("", Direction::word),
     }
+}
+
+/// A pod's connection to a service of layer 7, whose address is nobody's: the node's Envoy answers.
+fn is_to_envoy(named: &NamedEvent) -> bool {
+    named.event.proxied && named.destination().workload.is_empty() && !named.service().is_empty()
 }
 
 /// What runs there, or who else policies would say it is. Never an address: there are too many.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::flow::fake::Fake;
+use crate::flow::fake::{Fake, VIP};
 use crate::flow::tests::{event, text};
 use crate::flow::{Clock, Event, Namer};
 
@@ -52,6 +52,26 @@ fn a_pair_has_what_its_connections_were() {
         "{text}"
     );
     assert!(text.contains("weft_connection_duration_seconds_count 2"));
+}
+
+#[test]
+fn what_is_handed_over_at_a_services_address_is_to_envoy_and_not_to_the_world() {
+    let metrics = WorkloadMetrics::new(WORKLOAD_PAIRS);
+    let opened = event(EventKind::Open, Reason::REASON_PROXY);
+    let to_service = Event {
+        destination: (VIP, 80).into(),
+        destination_identity: 1,
+        proxied: true,
+        direction: Some(Direction::Egress),
+        ..opened
+    };
+    metrics.count(&named(&[to_service]));
+    let edges = metrics.edges();
+    let [edge] = edges.as_slice() else {
+        panic!("{edges:?}");
+    };
+    assert_eq!(edge.service, "shop/cart");
+    assert_eq!(edge.destination.1, "envoy");
 }
 
 #[test]
