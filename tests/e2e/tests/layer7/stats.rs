@@ -49,6 +49,8 @@ struct Told {
     closed: u64,
     /// Without headers, of those that were closed: sent by the client, by Envoy.
     bytes: [u64; 2],
+    /// Segments of those that were closed.
+    sent_again: u64,
 }
 
 fn told(node: &Node, of: impl Fn(&Value) -> bool) -> Result<Told> {
@@ -60,6 +62,7 @@ fn told(node: &Node, of: impl Fn(&Value) -> bool) -> Result<Told> {
             Some("open") => told.opened += 1,
             Some("close") => {
                 told.closed += 1;
+                told.sent_again += flow["retransmits"].as_u64().context("a number")?;
                 for (place, end) in ["sent", "received"].iter().enumerate() {
                     let number = |what: &str| flow[what][end].as_u64().context("a number");
                     let headers = number("packets")? * HEADERS + MORE_IN_SYN;
@@ -124,9 +127,12 @@ fn flows_metrics_and_envoys_own_counters_agree() -> Result {
             grew("downstream_cx_rx_bytes_total"),
             grew("downstream_cx_tx_bytes_total"),
         ],
+        sent_again: web.sent_again,
     };
     ensure!(web == of_envoy, "{web:?} is told, Envoy has {of_envoy:?}");
     ensure!(web.bytes[0] > REQUESTS * BODY as u64, "{web:?}");
+    // Were what is turned to Envoy seen twice, all of it would count as sent again.
+    ensure!(web.sent_again < REQUESTS, "{web:?}");
 
     // What Envoy opened in the client's name, it also counts.
     for (server, asked) in [("near", REQUESTS.div_ceil(2)), ("far", REQUESTS / 2)] {
