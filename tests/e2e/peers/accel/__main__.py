@@ -2,6 +2,9 @@
 
 Sockets are non-blocking from their beginning, but in scenarios that say otherwise. An end that sees anything else than TCP would do
 says so and exits with 1. Each scenario is a pair of functions, for the end that connects and for the one that accepts.
+
+Those of one connection begin with a byte from the end that accepts: by then both ends are known, so the connection is accelerated if it
+may be. In those of many connections the first message races against that.
 """
 
 import select
@@ -15,7 +18,9 @@ import lives
 import many
 import reading
 import writing
-from sockets import connect, listen, wait
+from sockets import connect, expect, listen, send, wait
+
+GREETING = b"!"
 
 # Of one connection each; those of `many` make their own.
 SCENARIOS = {}
@@ -34,11 +39,13 @@ def main(role, scenario, address, port):
     blocks = scenario in blocking.SCENARIOS
     if role == "client":
         with connect(address, int(port)) as sock:
+            expect(sock, GREETING)
             return client(sock)
     listener = listen(address, int(port), blocks)
     assert wait(listener, select.POLLIN), "nobody came"
     with listener.accept()[0] as sock:
         sock.setblocking(blocks)
+        send(sock, GREETING)
         return server(sock)
 
 
