@@ -4,6 +4,7 @@
  * those that are for local pods and belong to Envoy are handed over to it: those that the pod's policy leaves to Envoy (layer 7), and
  * with STEER_TUNNELS those to TUNNEL_PORT. While there is none of it, a packet costs a look at three maps.
  */
+#include "lib/arrive.h"
 #include "lib/parse.h"
 #include "lib/inbound.h"
 #include "lib/leave_node.h"
@@ -28,11 +29,17 @@ static __always_inline bool is_tcp(const struct packet *packet)
 	return packet->kind == PACKET_FLOW && packet->protocol == IPPROTO_TCP;
 }
 
-/* Tunnels carry IP packets as they are. */
-static __always_inline bool read_packet(struct __sk_buff *skb, struct packet *packet)
+static __always_inline struct uplink *uplink_of(const struct __sk_buff *skb)
 {
-	__u32 interface = skb->ifindex, offset = 0;
-	struct uplink *uplink = bpf_map_lookup_elem(&uplinks, &interface);
+	__u32 interface = skb->ifindex;
+
+	return bpf_map_lookup_elem(&uplinks, &interface);
+}
+
+/* Tunnels carry IP packets as they are. */
+static __always_inline bool read_packet(struct __sk_buff *skb, const struct uplink *uplink, struct packet *packet)
+{
+	__u32 offset = 0;
 	__be16 protocol = skb->protocol;
 
 	if (!(uplink && !uplink->link_header) && parse_link(skb, packet, &protocol, &offset))
@@ -74,17 +81,41 @@ static __always_inline int translate_out(struct __sk_buff *skb, struct packet *p
 	return is_translatable(packet) ? go_out(skb, packet, skb->ifindex) : NAT_PASS;
 }
 
+/* Whether there may be something for weft_translate(). */
+static __always_inline bool is_concerned(void)
+{
+	return proxy_steering() || is_enabled() || is_nat_active();
+}
+
 /* On the ingress of each uplink. */
 SEC("tc")
 int weft_from_uplink(struct __sk_buff *skb)
 {
-	bool translates = is_enabled() || is_nat_active();
-	struct packet packet = {};
+	struct uplink *uplink = uplink_of(skb);
+	struct passage passage = {};
+	int verdict = NOT_ROUTED;
 
 	/* A bridge or a capture may show frames that are for others. */
-	if ((!translates && !proxy_steering()) || skb->pkt_type == PACKET_OTHERHOST || !read_packet(skb, &packet))
+	if (!uplink || skb->pkt_type == PACKET_OTHERHOST)
 		return TC_ACT_UNSPEC;
-	if (translates && translate_in(skb, &packet) == NAT_DROP)
+	if (uplink->routed_mtu && read_packet(skb, uplink, &passage.packet))
+		verdict = arrive(skb, &passage);
+	if (verdict != NOT_ROUTED)
+		return verdict;
+	if (is_concerned())
+		bpf_tail_call(skb, &translator, 0);
+	return TC_ACT_UNSPEC;
+}
+
+/* Called by weft_from_uplink. */
+SEC("tc")
+int weft_translate(struct __sk_buff *skb)
+{
+	struct packet packet = {};
+
+	if (!read_packet(skb, uplink_of(skb), &packet))
+		return TC_ACT_UNSPEC;
+	if ((is_enabled() || is_nat_active()) && translate_in(skb, &packet) == NAT_DROP)
 		return TC_ACT_SHOT;
 	if (!proxy_steering() || !is_tcp(&packet) || !is_inbound(skb, &packet))
 		return TC_ACT_UNSPEC;
@@ -97,7 +128,7 @@ int weft_to_uplink(struct __sk_buff *skb)
 {
 	struct packet packet = {};
 
-	if (!is_nat_active() || !read_packet(skb, &packet))
+	if (!is_nat_active() || !read_packet(skb, uplink_of(skb), &packet))
 		return TC_ACT_UNSPEC;
 	return translate_out(skb, &packet) == NAT_DROP ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }

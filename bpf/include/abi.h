@@ -233,5 +233,6 @@ _Static_assert(sizeof(struct id_allocator) == 8, "ABI");
 #include "abi/proxy.h"
 #include "abi/mtls.h"
 #include "abi/nat.h"
+#include "abi/route.h"
 
 #endif

@@ -30,7 +30,8 @@ struct config {
 	__u32 accel_blocking;
 	/* Nobody wants to be told what happens to connections: no events are made, and none counts as lost. */
 	__u32 events_off;
-	__u32 pad;
+	/* For bpf_fib_lookup(): BPF_FIB_LOOKUP_SKIP_NEIGH where the kernel knows it. */
+	__u32 fib_flags;
 };
 _Static_assert(sizeof(struct config) == 40, "config has holes");
 

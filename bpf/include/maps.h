@@ -126,5 +126,6 @@ struct {
 #include "maps/mtls.h"
 #include "maps/proxy.h"
 #include "maps/nat.h"
+#include "maps/route.h"
 
 #endif

@@ -118,8 +118,8 @@ static __always_inline void account(struct flow *flow, __u32 end, __u32 bytes)
 
 	if (flow->last_ns != now)
 		flow->last_ns = now;
-	if (!(flow->flags & FLOW_ACCELERATED))
-		flow_set(flow, FLOW_ACCELERATED);
+	if (!(flow->flags & FLOW_SHORT_CUT))
+		flow_set(flow, FLOW_SHORT_CUT);
 	__sync_fetch_and_add(&sender->bytes, bytes);
 	__sync_fetch_and_add(&sender->packets, 1);
 	count_more(COUNTER_ACCELERATED_BYTES, bytes);

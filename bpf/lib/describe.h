@@ -32,7 +32,7 @@ static __always_inline void describe_flow(struct event *event, const struct flow
 	event->isn = flow->flags & FLOW_PICKED_UP ? 0 : flow->isn;
 	event->interface = flow->interface[either(opener ^ side)];
 	event->direction = side ? DIRECTION_INGRESS : DIRECTION_EGRESS;
-	event->path = flow->flags & FLOW_ACCELERATED ? PATH_ACCELERATED : PATH_KERNEL;
+	event->path = is_accelerated(flow) ? PATH_ACCELERATED : PATH_KERNEL;
 	event->proxy = flow->proxy;
 }
 

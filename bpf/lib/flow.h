@@ -30,6 +30,18 @@ static __always_inline bool flow_clear(struct flow *flow, __u8 flag)
 	return __sync_fetch_and_and(FLOW_WORD(flow), ~FLOW_FLAG(flag)) & FLOW_FLAG(flag);
 }
 
+/* Whether some of its bytes went from socket to socket. */
+static __always_inline bool is_accelerated(const struct flow *flow)
+{
+	return flow->flags & FLOW_SHORT_CUT && flow->interface[0] && flow->interface[1];
+}
+
+/* Whether its packets go past the node's stack: see lib/route.h. */
+static __always_inline bool is_routed(const struct flow *flow)
+{
+	return flow->flags & FLOW_SHORT_CUT && !flow->proxy && !(flow->interface[0] && flow->interface[1]);
+}
+
 /* The end of the key that opened it. */
 static __always_inline __u32 opener_of(const struct flow *flow)
 {

@@ -37,12 +37,12 @@ struct packet {
 	__u32 next; /* sequence number after all that it carries */
 	__u8 protocol;
 	__u8 tcp_flags;
-	__u8 kind;     /* enum packet_kind */
-	__u8 fragment; /* enum fragment_part */
-	__u8 version;  /* 4 or 6; 0 as long as neither is known */
-	__u8 opens;    /* ICMP echo request: whoever sends it is no replier */
-	__u8 hop_limit;
-	__u8 network; /* where in the frame the IP header begins */
+	__u8 kind;      /* enum packet_kind */
+	__u8 fragment;  /* enum fragment_part */
+	__u8 version;   /* 4 or 6; 0 as long as neither is known */
+	__u8 opens;     /* ICMP echo request: whoever sends it is no replier */
+	__u8 hop_limit; /* or time to live */
+	__u8 network;   /* where in the frame the IP header begins */
 };
 
 /* No pod's and no node's address; beside enum identity_flags. */
@@ -64,11 +64,14 @@ struct passage {
 	__u32 interface;
 	__u32 epoch;       /* read before anything is judged */
 	__u32 sender;      /* the end of the key that sent it */
-	__u32 from_pod;    /* 1: leaves the pod of `interface`; 0: reaches it */
+	__u32 receiver;    /* ICMP errors: interface of the local pod that sent what it is about */
+	__u8 from_pod;     /* 1: leaves the pod of `interface`; 0: reaches it */
+	__u8 arrived;      /* 1: by an uplink, and goes on past the stack */
+	__u8 routed;       /* 1: its flow goes past the stack; where it begins: is to */
+	__u8 audited;      /* 1: the rule's audit is news */
 	struct party pod;  /* its end behind `interface` */
 	struct party peer; /* the other one */
 	struct rule rule;  /* what policy said of it, once asked */
-	__u32 audited;     /* 1: the rule's audit is news */
 };
 
 /*

@@ -232,6 +232,7 @@ static __always_inline enum reason parse_ipv4(struct __sk_buff *skb, struct pack
 	packet->source = v4_mapped(ip->saddr);
 	packet->destination = v4_mapped(ip->daddr);
 	packet->protocol = ip->protocol;
+	packet->hop_limit = ip->ttl;
 	packet->length = length;
 	packet->transport = offset + size;
 	fragment = bpf_ntohs(ip->frag_off);

@@ -73,13 +73,11 @@ static __always_inline enum reason quoted_ports(struct __sk_buff *skb, struct pa
 	return REASON_NONE;
 }
 
-static __always_inline bool is_tracked(const struct flow_key *key)
+static __always_inline struct flow *tracked(const struct flow_key *key)
 {
 	struct flow *flow = bpf_map_lookup_elem(&ct, key);
 
-	if (!flow)
-		flow = bpf_map_lookup_elem(&ct_pending, key);
-	return flow && flow->state != FLOW_REVOKED;
+	return flow ? flow : bpf_map_lookup_elem(&ct_pending, key);
 }
 
 /*
@@ -92,7 +90,8 @@ VERIFIED_ONCE int related(struct __sk_buff *skb, struct passage *passage)
 	struct packet quoted = {};
 	struct flow_key key = {};
 	enum reason reason;
-	__u32 offset;
+	__u32 offset, sender;
+	struct flow *flow;
 
 	if (!passage)
 		return REASON_MALFORMED;
@@ -109,8 +108,14 @@ VERIFIED_ONCE int related(struct __sk_buff *skb, struct passage *passage)
 		return REASON_UNRELATED;
 	if (passage->from_pod && !addr_equal(&quoted.destination, &packet->source))
 		return REASON_UNRELATED;
-	flow_key_of(&quoted, &key);
-	return is_tracked(&key) ? REASON_NONE : REASON_UNRELATED;
+	sender = either(flow_key_of(&quoted, &key));
+	flow = tracked(&key);
+	if (!flow || flow->state == FLOW_REVOKED)
+		return REASON_UNRELATED;
+	/* It goes the way of what it is about. */
+	passage->routed = is_routed(flow);
+	passage->receiver = flow->interface[sender];
+	return REASON_NONE;
 }
 
 #endif

@@ -46,13 +46,14 @@ static __always_inline void restart(struct flow *flow, const struct passage *pas
 	end_of(flow, sender)->sent = packet->next;
 	end_of(flow, other(sender))->acked = packet->sequence + 1;
 	flow->flags = (flow->flags & FLOW_HAS_LIFETIME) | (sender ? FLOW_FROM_END_1 : 0) |
-	              (packet->next != packet->sequence + 1 ? FLOW_SYN_DATA : 0);
+	              (packet->next != packet->sequence + 1 ? FLOW_SYN_DATA : 0) | (passage->routed ? FLOW_SHORT_CUT : 0);
 }
 
 static __always_inline enum reason tcp_open(struct passage *passage, struct flow *flow)
 {
 	const struct packet *packet = &passage->packet;
 	__u32 sender = sender_of(passage);
+	__u32 routed = passage->routed;
 	struct flow *pending;
 	enum reason reason;
 
@@ -80,10 +81,12 @@ static __always_inline enum reason tcp_open(struct passage *passage, struct flow
 	reason = ensure_pending(passage, pending);
 	if (reason)
 		return reason;
-	if (pending->isn != packet->sequence || !end_of(pending, sender)->sent)
+	if (pending->isn != packet->sequence || !end_of(pending, sender)->sent) {
+		passage->routed = routed;
 		restart(pending, passage);
-	else if (is_counted_here(passage, pending))
+	} else if (is_counted_here(passage, pending)) {
 		sent_again(&passage->key, pending);
+	}
 	count_packet(pending, passage);
 	return REASON_NONE;
 }
@@ -287,6 +290,8 @@ static __always_inline enum reason tcp_pick_up(struct passage *passage)
 {
 	enum reason reason = ask(passage, passage->sender);
 
+	/* The stack has seen what was before. */
+	passage->routed = 0;
 	if (reason || passage->packet.tcp_flags & TCP_RST)
 		return reason;
 	return begin(passage, FLOW_PICKED_UP);
@@ -313,12 +318,12 @@ VERIFIED_ONCE int tcp(struct passage *passage)
 	}
 	flow = find_tracked(passage);
 	if (flow) {
-		passage->proxy = flow->proxy;
+		follow_flow(passage, flow);
 		return tcp_continue(passage, flow);
 	}
 	pending = find_flow(&ct_pending, passage);
 	if (pending && !is_of_another_pod(pending, passage)) {
-		passage->proxy = pending->proxy;
+		follow_flow(passage, pending);
 		return tcp_half_open(passage, pending);
 	}
 	return tcp_pick_up(passage);

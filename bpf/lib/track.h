@@ -141,6 +141,13 @@ static __always_inline bool revoke(const struct flow_key *key, struct flow *flow
 	return shut(key, flow, &telling, now);
 }
 
+/* What a flow says of the way of its packets. */
+static __always_inline void follow_flow(struct passage *passage, const struct flow *flow)
+{
+	passage->proxy = flow->proxy;
+	passage->routed = flow->flags & FLOW_SHORT_CUT;
+}
+
 /*
  * Lets the pod's policy judge an entry of `ct` unless it has. An entry may be deleted and its memory be another flow's while policy
  * is asked: only what is still in its place is written to.
@@ -156,7 +163,7 @@ VERIFIED_ONCE int judge_tracked(struct passage *passage)
 	flow = find_flow(&ct, passage);
 	if (!flow)
 		return REASON_POLICY_CHANGING;
-	passage->proxy = flow->proxy;
+	follow_flow(passage, flow);
 	if (is_judged(flow, passage))
 		return REASON_NONE;
 	reason = ask(passage, opener_of(flow));
@@ -183,7 +190,7 @@ VERIFIED_ONCE int judge_pending(struct passage *passage)
 	flow = find_flow(&ct_pending, passage);
 	if (!flow)
 		return REASON_POLICY_CHANGING;
-	passage->proxy = flow->proxy;
+	follow_flow(passage, flow);
 	if (is_judged(flow, passage))
 		return REASON_NONE;
 	reason = ask(passage, opener_of(flow));
@@ -227,14 +234,14 @@ static __always_inline enum reason is_full(void)
 /* As judge_tracked(), where the entry is at hand: most have been judged, and are not looked for a second time. */
 static __always_inline enum reason ensure_tracked(struct passage *passage, const struct flow *flow)
 {
-	passage->proxy = flow->proxy;
+	follow_flow(passage, flow);
 	return is_judged(flow, passage) ? REASON_NONE : judge_tracked(passage);
 }
 
 /* Likewise judge_pending(). */
 static __always_inline enum reason ensure_pending(struct passage *passage, const struct flow *pending)
 {
-	passage->proxy = pending->proxy;
+	follow_flow(passage, pending);
 	return is_judged(pending, passage) ? REASON_NONE : judge_pending(passage);
 }
 
@@ -289,7 +296,7 @@ VERIFIED_ONCE int begin(struct passage *passage, __u32 flags)
 	place_ends(&fresh, passage);
 	fresh.first_ns = passage->now;
 	fresh.last_ns = passage->now;
-	fresh.flags = flags | (passage->sender & 1 ? FLOW_FROM_END_1 : 0);
+	fresh.flags = flags | (passage->sender & 1 ? FLOW_FROM_END_1 : 0) | (passage->routed ? FLOW_SHORT_CUT : 0);
 	fresh.isn = passage->packet.sequence;
 	fresh.reason = passage->rule.reason;
 	fresh.proxy = passage->proxy;

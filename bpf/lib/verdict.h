@@ -10,6 +10,7 @@
 #include "proxy.h"
 #include "related.h"
 #include "inbound.h"
+#include "route.h"
 #include "tcp.h"
 
 /* To the next program on the hook, if there is one, else on its way: others may have a say as well. */
@@ -46,8 +47,12 @@ static __always_inline void recall_ends(struct passage *passage, const struct fl
 }
 
 /* What `ct` has of this packet's flow, and of a SYN-ACK's `ct_pending`. */
-static __always_inline struct flow *recall(const struct passage *passage, __u32 step)
+static __always_inline struct flow *recall(const struct passage *passage)
 {
+	__u32 step = passage->packet.tcp_flags & TCP_STEP;
+
+	if (passage->packet.kind != PACKET_FLOW || passage->packet.fragment)
+		return NULL;
 	/* Without a copy of the key, as find_flow() makes one: it is the program's own. */
 	if (passage->packet.protocol == IPPROTO_TCP && step & TCP_SYN) {
 		struct flow *pending = step & TCP_ACK ? bpf_map_lookup_elem(&ct_pending, &passage->key) : NULL;
@@ -59,23 +64,18 @@ static __always_inline struct flow *recall(const struct passage *passage, __u32 
 	return bpf_map_lookup_elem(&ct, &passage->key);
 }
 
-/* Fills in `known` unless the flow is unknown. */
-static __always_inline enum acquaintance meet(struct passage *passage, struct flow **known)
+/* What is known of a flow that recall() has found, or not. */
+static __always_inline enum acquaintance meet(struct passage *passage, struct flow *flow)
 {
 	const struct packet *packet = &passage->packet;
 	__u32 step = packet->tcp_flags & TCP_STEP;
-	struct flow *flow;
 
-	if (packet->kind != PACKET_FLOW || packet->fragment)
-		return FLOW_UNKNOWN;
-	flow = recall(passage, step);
 	if (!flow)
 		return FLOW_UNKNOWN;
-	passage->proxy = flow->proxy;
+	follow_flow(passage, flow);
 	passage->epoch = policy_epoch();
 	if (!passage->epoch || !is_judged(flow, passage))
 		return FLOW_UNKNOWN;
-	*known = flow;
 	if (packet->protocol != IPPROTO_TCP) {
 		if (flow->state != FLOW_ESTABLISHED || crosses(passage, flow))
 			return FLOW_UNKNOWN;
@@ -136,6 +136,7 @@ static __always_inline enum reason judge_packet(struct __sk_buff *skb, struct pa
 
 	/* That of the flow which meet() has looked at does not count: the entry may have become another's. */
 	passage->proxy = PROXY_NONE;
+	passage->routed = passage->arrived;
 	passage->now = bpf_ktime_get_ns();
 	passage->epoch = policy_epoch();
 	if (!passage->epoch)
@@ -154,6 +155,8 @@ static __always_inline enum reason judge_packet(struct __sk_buff *skb, struct pa
 		return is_ready(interface) ? judge_error(skb, passage) : REASON_NOT_READY;
 	if (packet->fragment == FRAGMENT_LATER)
 		return judge_later_fragment(passage);
+	if (passage->from_pod)
+		passage->routed = may_be_routed(passage);
 	if (packet->protocol != IPPROTO_TCP)
 		return datagram(passage);
 	passage->proxy = new_flow_proxy(skb, passage);
@@ -212,6 +215,14 @@ VERIFIED_ONCE int steer(struct __sk_buff *skb, const struct passage *passage)
 	return reason ? refuse(passage, reason) : POD_PASS;
 }
 
+/* The way of what policy lets through. */
+static __always_inline int go_on(struct __sk_buff *skb, const struct passage *passage)
+{
+	if (passage->proxy)
+		return steer(skb, passage);
+	return passage->routed && passage->from_pod ? route_out(skb, passage) : POD_PASS;
+}
+
 static __always_inline int pass(struct __sk_buff *skb, const struct passage *passage)
 {
 	struct telling telling = { .type = EVENT_AUDITED, .verdict = VERDICT_ALLOW, .reason = passage->rule.reason };
@@ -220,15 +231,28 @@ static __always_inline int pass(struct __sk_buff *skb, const struct passage *pas
 		tell_packet(passage, &telling);
 	if (passage->packet.fragment == FRAGMENT_FIRST)
 		remember_fragment(&passage->packet);
-	return passage->proxy ? steer(skb, passage) : POD_PASS;
+	return go_on(skb, passage);
+}
+
+/* What becomes of a packet whose flow is, as far as recall() knows, this one. */
+static __always_inline int decide(struct __sk_buff *skb, struct passage *passage, struct flow *flow)
+{
+	enum acquaintance known = meet(passage, flow);
+	enum reason reason;
+
+	if (known == FLOW_PASSES)
+		return go_on(skb, passage);
+	if (known == FLOW_JUDGED && flow)
+		reason = tcp_judged(passage, flow);
+	else
+		reason = judge_packet(skb, passage);
+	return reason ? refuse(passage, reason) : pass(skb, passage);
 }
 
 static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
 {
 	struct passage passage = { .interface = skb->ifindex, .from_pod = from_pod };
 	enum reason reason = parse(skb, &passage.packet);
-	enum acquaintance known;
-	struct flow *flow = NULL;
 
 	if (from_pod && skb->mark == MARK_TO_PROXY)
 		return come_back(skb, &passage.packet, INBOUND_PORT);
@@ -242,14 +266,7 @@ static __always_inline int pod_packet(struct __sk_buff *skb, bool from_pod)
 			return refuse(&passage, reason);
 	}
 	passage.sender = flow_key_of(&passage.packet, &passage.key);
-	known = meet(&passage, &flow);
-	if (known == FLOW_PASSES)
-		return passage.proxy ? steer(skb, &passage) : POD_PASS;
-	if (known == FLOW_JUDGED && flow)
-		reason = tcp_judged(&passage, flow);
-	else
-		reason = judge_packet(skb, &passage);
-	return reason ? refuse(&passage, reason) : pass(skb, &passage);
+	return decide(skb, &passage, recall(&passage));
 }
 
 #endif

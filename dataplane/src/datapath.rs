@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::accel::Acceleration;
+use crate::accel::{Acceleration, PodInterface};
 use crate::bpf::{
     self, Accelerated, Attachment, BpfError, Counters, Loaded, MapSizes, PinDir, PodHook,
 };
@@ -17,6 +17,7 @@ use crate::limits::Tender;
 use crate::metrics::ProgramRuns;
 use crate::outsiders::NetnsCookie;
 use crate::proxy::ProxyState;
+use crate::routing::PodLink;
 use crate::tables::policy::PolicyTables;
 use crate::tables::{BackendId, Table, Tables};
 use crate::uplinks::UplinkPrograms;
@@ -101,6 +102,12 @@ pub trait Datapath: Send {
     /// # Errors
     /// As [`Datapath::pod_programs`].
     fn uplink_programs(&mut self) -> Result<UplinkPrograms, BpfError>;
+
+    /// Tells the kernel how frames to pods begin.
+    ///
+    /// # Errors
+    /// When the map is missing.
+    fn pod_links(&mut self) -> Result<Box<dyn Table<PodInterface, PodLink>>, BpfError>;
 
     /// What takes ejected backends back.
     ///
@@ -201,6 +208,10 @@ impl Datapath for KernelDatapath {
 
     fn uplink_programs(&mut self) -> Result<UplinkPrograms, BpfError> {
         self.loaded.uplink_programs(PodHook::of_this_kernel())
+    }
+
+    fn pod_links(&mut self) -> Result<Box<dyn Table<PodInterface, PodLink>>, BpfError> {
+        self.loaded.pod_links()
     }
 
     fn tender(&mut self) -> Result<Box<dyn Tender>, BpfError> {

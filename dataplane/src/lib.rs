@@ -26,6 +26,7 @@ pub mod otlp;
 pub mod outsiders;
 pub mod policy;
 pub mod proxy;
+pub mod routing;
 pub mod tables;
 pub mod uplinks;
 pub mod xds;

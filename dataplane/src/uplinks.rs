@@ -7,10 +7,12 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::interfaces::snapshot::{Interface, Kernel, Kind, index};
+use crate::interfaces::snapshot::{Interface, Kernel, Kind, Outlet, index};
 use crate::interfaces::{InterfaceIndex, PodPrograms};
+use crate::routing::{Choice, HostRouting, RoutedBy};
 use crate::tables::{NodeSidePorts, Table, UplinkEntry};
 
 /// Interfaces come, go and change their index and addresses: they are looked at again so often.
@@ -29,6 +31,8 @@ pub struct Uplinks {
     names: Vec<String>,
     uplinks: Hook,
     own: Option<Hook>,
+    routing: Choice,
+    report: watch::Sender<RoutedBy>,
     entries: Box<dyn Table<u32, UplinkEntry>>,
     written: BTreeMap<u32, UplinkEntry>,
     /// What was last complained of.
@@ -73,12 +77,16 @@ pub struct UplinkPrograms {
 }
 
 /// Which interfaces are uplinks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct UplinkChoice {
     /// Those of these names; none: all that a route to a network leads to, but bridges that no default route leads to.
     pub names: Vec<String>,
     /// This node has an Envoy.
     pub has_proxy: bool,
+    /// What is to carry pods' packets there.
+    pub routing: HostRouting,
+    /// Told what does.
+    pub report: watch::Sender<RoutedBy>,
 }
 
 impl Uplinks {
@@ -100,6 +108,8 @@ impl Uplinks {
         let mut all = Self {
             kernel: Kernel::open()?,
             names: choice.names,
+            routing: Choice::new(choice.routing)?,
+            report: choice.report,
             uplinks,
             own: choice.has_proxy.then_some(own),
             entries,
@@ -158,15 +168,21 @@ impl Uplinks {
             .collect();
         // Those that are gone took their programs with them.
         self.uplinks.on.retain(|i| interfaces.contains_key(i));
+        let mut routed = self.routing.now();
         // Before a program reads them.
-        self.write_entries(&wanted, &interfaces, &networks)?;
+        self.write_entries(&wanted, &interfaces, &networks, routed.bpf)?;
         let before = self.uplinks.on.clone();
         self.uplinks.settle(&wanted)?;
+        let named = self.uplinks.on.iter().filter_map(|i| {
+            let mtu = self.written.get(&i.get()).map_or(0, |e| e.routed_mtu);
+            Some((interfaces.get(i)?.name.clone(), mtu))
+        });
+        routed.uplinks = named.collect();
         if self.uplinks.on != before {
-            let names = self.uplinks.on.iter().filter_map(|i| interfaces.get(i));
-            let names: Vec<&str> = names.map(|i| i.name.as_str()).collect();
+            let names: Vec<&str> = routed.uplinks.iter().map(|(n, _)| n.as_str()).collect();
             tracing::info!("uplinks: {}", names.join(", "));
         }
+        self.tell(routed);
         if let Some(own) = &mut self.own {
             own.settle(&index(LOOPBACK).into_iter().collect())?;
         }
@@ -183,20 +199,41 @@ impl Uplinks {
         })
     }
 
+    fn tell(&self, routed: RoutedBy) {
+        self.report.send_if_modified(|told| {
+            if *told == routed {
+                return false;
+            }
+            if (told.bpf, &told.because) != (routed.bpf, &routed.because) {
+                let by = if routed.bpf {
+                    "the programs"
+                } else {
+                    "the node's stack"
+                };
+                tracing::info!(
+                    "packets to pods of other nodes go by {by}: {}",
+                    routed.because
+                );
+            }
+            *told = routed;
+            true
+        });
+    }
+
     fn is_uplink(
         &self,
         number: InterfaceIndex,
         interface: &Interface,
-        networks: &BTreeMap<InterfaceIndex, bool>,
+        networks: &BTreeMap<InterfaceIndex, Outlet>,
     ) -> bool {
         if !self.names.is_empty() {
             return self.names.contains(&interface.name);
         }
-        let Some(is_default) = networks.get(&number) else {
+        let Some(outlet) = networks.get(&number) else {
             return false;
         };
         // Pods are behind it, or containers of other kinds.
-        let is_inner = interface.kind == Kind::Bridge && !is_default;
+        let is_inner = interface.kind == Kind::Bridge && !outlet.default;
         number.get() != LOOPBACK && !is_inner
     }
 
@@ -204,19 +241,30 @@ impl Uplinks {
         &mut self,
         wanted: &BTreeSet<InterfaceIndex>,
         interfaces: &BTreeMap<InterfaceIndex, Interface>,
-        networks: &BTreeMap<InterfaceIndex, bool>,
+        networks: &BTreeMap<InterfaceIndex, Outlet>,
+        routed: bool,
     ) -> io::Result<()> {
         let addresses = self.kernel.addresses()?;
         // Where an interface has no address of a family, that of a default route's serves, else any.
         let mut order: Vec<u32> = wanted.iter().map(|i| i.get()).collect();
-        let is_default = |n: &u32| index(*n).and_then(|i| networks.get(&i)) == Some(&true);
+        let is_default = |n: &u32| {
+            index(*n)
+                .and_then(|i| networks.get(&i))
+                .is_some_and(|o| o.default)
+        };
         order.sort_by_key(|number| !is_default(number));
         let wanted: BTreeMap<u32, UplinkEntry> = wanted
             .iter()
             .map(|interface| {
                 let places = [interface.get()].into_iter().chain(order.iter().copied());
-                let ethernet = interfaces.get(interface).is_none_or(|i| i.ethernet);
-                let entry = entry(places, &addresses, ethernet);
+                let way = interfaces.get(interface);
+                let routed_mtu = way
+                    .filter(|way| way.ethernet && routed)
+                    .map(|way| longest(way.mtu, networks.get(interface)));
+                let entry = UplinkEntry {
+                    routed_mtu: routed_mtu.unwrap_or(0),
+                    ..entry(places, &addresses, way.is_none_or(|i| i.ethernet))
+                };
                 (interface.get(), entry)
             })
             .collect();
@@ -254,6 +302,12 @@ pub fn ports_for_others() -> NodeSidePorts {
     )
 }
 
+/// The longest packet that all routes by an interface of this MTU take.
+fn longest(mtu: u32, outlet: Option<&Outlet>) -> u32 {
+    let of_routes = outlet.and_then(|outlet| outlet.mtu);
+    of_routes.map_or(mtu, |least| least.min(mtu))
+}
+
 /// The first addresses that may be seen from elsewhere, of the first of `places` that has any.
 fn entry(
     places: impl Iterator<Item = u32> + Clone,
@@ -275,6 +329,7 @@ fn entry(
             _ => None,
         }),
         link_header: if ethernet { ETHERNET_HEADER } else { 0 },
+        routed_mtu: 0,
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use weft_control::{Config, ControlPlane, SourceConfig};
+use weft_dataplane::accel::PodInterface;
 use weft_dataplane::admin::{self, RunDir};
 use weft_dataplane::agent::{self, AgentConfig, AgentError, ControlTarget};
 use weft_dataplane::bpf::{Accelerated, Attachment, BpfError};
@@ -25,6 +26,7 @@ use weft_dataplane::interfaces::{InterfaceIndex, PodPrograms};
 use weft_dataplane::limits::Tender;
 use weft_dataplane::outsiders::NetnsCookie;
 use weft_dataplane::proxy::ProxyState;
+use weft_dataplane::routing::PodLink;
 use weft_dataplane::tables::memory::{self, MemoryTable};
 use weft_dataplane::tables::policy::PolicyTables;
 use weft_dataplane::tables::{
@@ -183,6 +185,10 @@ impl Datapath for Kernel {
             own: Box::new(NoInterfaces),
             entries: Box::new(MemoryTable::new("uplinks", 16)),
         })
+    }
+
+    fn pod_links(&mut self) -> Result<Box<dyn Table<PodInterface, PodLink>>, BpfError> {
+        Ok(Box::new(MemoryTable::new("pod_links", 16)))
     }
 
     fn tender(&mut self) -> Result<Box<dyn Tender>, BpfError> {

@@ -35,7 +35,11 @@ enum flow_flags {
 	FLOW_OPEN_TOLD = 16, /* an open event was sent: a close event is due */
 	FLOW_SYN_DATA = 32,  /* TCP Fast Open: the SYN-ACK may acknowledge what the SYN carried */
 	FLOW_HAS_LIFETIME = 64,
-	FLOW_ACCELERATED = 128, /* some of its bytes went from socket to socket: see abi/accel.h */
+	/*
+	 * Goes past the node's stack. Between two local pods: some of its bytes went from socket to socket (abi/accel.h). Between one and a
+	 * pod of another node: both its directions go from interface to interface (abi/route.h), from its first packet on.
+	 */
+	FLOW_SHORT_CUT = 128,
 };
 
 /* What one end does. */

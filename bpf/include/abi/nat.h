@@ -69,7 +69,7 @@ struct uplink {
 	struct weft_addr addr4; /* its own addresses, or the node's where it has none; zero: there is none */
 	struct weft_addr addr6;
 	__u32 link_header; /* bytes before the IP header: 14, or 0 of tunnels that carry IP packets as they are */
-	__u32 pad;         /* zero */
+	__u32 routed_mtu;  /* longest packet that may go past the node's own stack, see abi/route.h; 0: none may */
 };
 _Static_assert(sizeof(struct uplink) == 40, "ABI");
 

@@ -12,6 +12,7 @@ use weft_dataplane::accel;
 use weft_dataplane::agent::FLOW_HISTORY;
 use weft_dataplane::flow::WORKLOAD_PAIRS;
 use weft_dataplane::http::MetricsAddress;
+use weft_dataplane::routing;
 use weft_dataplane::tables::policy::Verdict;
 use weft_l7_proxy::EnvoyChoice;
 
@@ -40,6 +41,15 @@ pub(crate) struct AgentArgs {
     /// a route to a network leads to, but bridges without a default route]
     #[arg(long, env = "WEFT_UPLINK", value_name = "IFACE", value_delimiter = ',')]
     pub(crate) uplink: Vec<String>,
+
+    /// What carries packets between pods of this node and of others
+    #[arg(
+        long,
+        env = "WEFT_HOST_ROUTING",
+        value_name = "BY",
+        default_value = "auto"
+    )]
+    pub(crate) host_routing: HostRouting,
 
     /// Whether services are served to clients outside the cluster, as their manifests say: at node ports, external addresses and
     /// load balancers' addresses
@@ -194,6 +204,27 @@ impl From<Acceleration> for accel::Mode {
             Acceleration::Auto => Self::Auto,
             Acceleration::Eager => Self::Eager,
             Acceleration::Off => Self::Off,
+        }
+    }
+}
+
+/// Value of `--host-routing`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HostRouting {
+    /// Weft's programs, from interface to interface, as long as nobody else has a say in this node's netfilter.
+    Auto,
+    /// Weft's programs. What netfilter says of these packets (iptables, nftables) is not asked.
+    Bpf,
+    /// The node's IP stack.
+    Stack,
+}
+
+impl From<HostRouting> for routing::HostRouting {
+    fn from(by: HostRouting) -> Self {
+        match by {
+            HostRouting::Auto => Self::Auto,
+            HostRouting::Bpf => Self::Bpf,
+            HostRouting::Stack => Self::Stack,
         }
     }
 }

@@ -67,6 +67,14 @@ fn summary(status: &Status) -> String {
     if let Some(now) = &status.identities {
         text.push_str(&identities(now));
     }
+    if let Some(routing) = &status.host_routing {
+        let names: Vec<&str> = routing.uplinks.iter().map(|u| u.name.as_str()).collect();
+        let uplinks = names.join(", ");
+        text.push_str(&format!(
+            "routing  {} by {uplinks}: {}\n",
+            routing.by, routing.because
+        ));
+    }
     for warning in &status.warnings {
         text.push_str(&format!("warning  {warning}\n"));
     }

@@ -1,7 +1,7 @@
 use serde_json::Value;
 use weft_proto::wire::admin::v1::{
-    Backend, Certificate, ConfigProblem, Counter, Identities, Map, PodInterface, Program,
-    Rejection, Service, Status, Subscription, Workload,
+    Backend, Certificate, ConfigProblem, Counter, HostRouting, Identities, Map, PodInterface,
+    Program, Rejection, Service, Status, Subscription, Uplink, Workload,
 };
 
 use super::*;
@@ -89,6 +89,14 @@ fn a_status() -> Status {
         reasons: vec!["sockops is not attached".into()],
         warnings: vec!["map slots keeps its 10 entries".into()],
         policy_epoch: 7,
+        host_routing: Some(HostRouting {
+            by: "bpf".into(),
+            because: "nobody else has a say in netfilter".into(),
+            uplinks: vec![Uplink {
+                name: "eth0".into(),
+                routed_mtu: 1500,
+            }],
+        }),
         identities: Some(Identities {
             trust_domain: "cluster.local".to_owned(),
             certificates: 3,

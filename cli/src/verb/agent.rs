@@ -92,6 +92,7 @@ fn config(
         export: args.otlp.config(),
         flow_events: args.flow_events == Switch::On,
         uplinks: args.uplink.clone(),
+        host_routing: args.host_routing.into(),
         node_ports: args.node_ports == Switch::On,
         acceleration: Acceleration {
             mode: args.acceleration.into(),

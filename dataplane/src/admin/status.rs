@@ -15,6 +15,7 @@ use crate::engine::view::Summary;
 use crate::interfaces::{PodAttachment, Report};
 use crate::metrics::{ProgramRuns, Snapshot};
 use crate::policy::Shortage;
+use crate::routing::RoutedBy;
 use crate::tables::MapUsage;
 use crate::xds::XdsStatus;
 
@@ -31,6 +32,8 @@ pub struct AgentFacts {
     pub programs: Vec<Attachment>,
     /// Pods' interfaces; none before they are looked for.
     pub pods: Option<watch::Receiver<Report>>,
+    /// What carries packets to pods of other nodes; none before that is found out.
+    pub routed: Option<watch::Receiver<RoutedBy>>,
     /// What an operator should know about the start.
     pub warnings: Vec<String>,
     /// The kernel's counters.
@@ -210,6 +213,23 @@ pub(super) fn status(
         policy_epoch: summary.policy_epoch,
         // The service knows.
         identities: None,
+        host_routing: facts.routed.as_ref().map(host_routing),
+    }
+}
+
+fn uplink((name, routed_mtu): &(String, u32)) -> wire::Uplink {
+    wire::Uplink {
+        name: name.clone(),
+        routed_mtu: *routed_mtu,
+    }
+}
+
+fn host_routing(routed: &watch::Receiver<RoutedBy>) -> wire::HostRouting {
+    let now = routed.borrow();
+    wire::HostRouting {
+        by: if now.bpf { "bpf" } else { "stack" }.to_owned(),
+        because: now.because.clone(),
+        uplinks: now.uplinks.iter().map(uplink).collect(),
     }
 }
 

@@ -78,6 +78,7 @@ fn agent() -> Agent {
         started: Instant::now(),
         programs: Vec::new(),
         pods: None,
+        routed: None,
         warnings: vec!["mind this".into()],
         counters: Some(Arc::new(Fixed)),
     });

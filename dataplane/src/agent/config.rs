@@ -13,6 +13,7 @@ use crate::flow::WORKLOAD_PAIRS;
 use crate::http::MetricsAddress;
 use crate::otlp::ExportConfig;
 use crate::proxy::ProxyConfig;
+use crate::routing::HostRouting;
 use crate::tables::policy::Verdict;
 use crate::xds::{Connect, InProcess, KnownRoots, TcpConnect, TlsConnect};
 
@@ -88,6 +89,8 @@ pub struct AgentConfig {
     pub trust_domain: TrustDomain,
     /// Names of the interfaces that lead to other nodes and to the outside; none: see [`crate::uplinks::UplinkChoice`].
     pub uplinks: Vec<String>,
+    /// What carries packets between pods of this node and of others.
+    pub host_routing: HostRouting,
     /// Services are for clients outside the cluster as well.
     pub node_ports: bool,
     /// The node's Envoy, if it has one.
@@ -123,6 +126,7 @@ impl AgentConfig {
             acceleration: Acceleration::default(),
             trust_domain: TrustDomain::default(),
             uplinks: Vec::new(),
+            host_routing: HostRouting::default(),
             node_ports: true,
             proxy: None,
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use prometheus_client::encoding::prometheus_protobuf::prometheus_data_model::MetricFamily;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 pub use config::{AgentConfig, ControlTarget, FLOW_HISTORY};
@@ -36,6 +36,7 @@ use crate::metrics::Metrics;
 use crate::otlp;
 use crate::outsiders::Outsiders;
 use crate::proxy::{self, AccessLog, Owners, ProxyConfig, Relay, RequestSpans, Routing};
+use crate::routing::{Links, RoutedBy};
 use crate::uplinks::{self, UplinkChoice, Uplinks};
 use crate::xds::{Client, ClientConfig, SharedStatus};
 
@@ -87,6 +88,7 @@ pub async fn run_on(
         started,
         programs: Vec::new(),
         pods: None,
+        routed: None,
         warnings: datapath.warnings(),
         counters: Some(Arc::from(datapath.counters()?)),
     });
@@ -104,6 +106,9 @@ pub async fn run_on(
 
     let switch = datapath.proxy_switch()?;
     let uplink_programs = datapath.uplink_programs()?;
+    let (report, routed) = watch::channel(RoutedBy::default());
+    facts.update(|f| f.routed = Some(routed));
+    let links = Links::new(datapath.pod_links()?).map_err(AgentError::Interfaces)?;
 
     let (wanted_pods, out_of_mesh) = (engine.wanted_pods(), engine.outsiders());
     let healths = engine.healths();
@@ -215,13 +220,18 @@ pub async fn run_on(
         });
         let pods =
             Pods::new(accelerated.pods, accelerated.listeners).map_err(AgentError::Interfaces)?;
-        let (interfaces, wanted) = (local.clone(), wanted_pods);
+        let (interfaces, wanted) = (local.clone(), wanted_pods.clone());
         let token = drain.clone();
         tasks.spawn("acceleration of pods", async {
             let followed = pods.run(interfaces, wanted, token).await;
             followed.map_err(|e| e.to_string())
         });
     }
+    let (interfaces, wanted, token) = (local.clone(), wanted_pods, drain.clone());
+    tasks.spawn("links to pods", async {
+        let followed = links.run(interfaces, wanted, token).await;
+        followed.map_err(|e| e.to_string())
+    });
     let token = drain.clone();
     tasks.spawn("news of policies", async {
         tell_policies(epochs, changed, token).await;
@@ -255,6 +265,8 @@ pub async fn run_on(
     let choice = UplinkChoice {
         names: config.uplinks,
         has_proxy: config.proxy.is_some(),
+        routing: config.host_routing,
+        report,
     };
     let uplinks = Uplinks::new(uplink_programs, choice).map_err(AgentError::Interfaces)?;
     tasks.spawn("programs of uplinks", uplinks.run(token.clone()));

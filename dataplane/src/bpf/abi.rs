@@ -53,6 +53,7 @@ abi!(
     types::sweep,
     types::check,
     types::accel_key,
+    types::pod_link,
     types::accel_pod,
     types::proxy_state,
     types::mtls_key,

@@ -12,10 +12,13 @@ use libbpf_rs::{
 use super::load::failed;
 use super::{BpfError, abi, accel, clock, types};
 use crate::accel::{Acceleration, Mode};
+use crate::doctor;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weft.bpf.o"));
 static MAPS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/weft-maps.bpf.o"));
 const PLACES: &str = "connection_places";
+/// `BPF_FIB_LOOKUP_SKIP_NEIGH` of linux/bpf.h, since Linux 6.3.
+const SKIP_NEIGH: u32 = 4;
 const CONFIG: &str = ".rodata.config";
 
 /// What one thread loads. Each takes about half of the verifier's time.
@@ -105,7 +108,11 @@ pub(super) fn config(
         accel_bound: acceleration.bound.get(),
         accel_blocking: u32::from(acceleration.mode == Mode::Eager),
         events_off: u32::from(!events),
-        pad: 0,
+        fib_flags: if doctor::has_route_only_lookup() {
+            SKIP_NEIGH
+        } else {
+            0
+        },
     })
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, Program, ProgramMut};
 
@@ -13,8 +13,11 @@ use super::clsact::Clsact;
 use super::load::failed;
 use super::tcx::TcxPins;
 use super::{BpfError, BpfTable, Loaded};
+use crate::accel::PodInterface;
 use crate::doctor;
 use crate::interfaces::{InterfaceIndex, PodPrograms};
+use crate::routing::PodLink;
+use crate::tables::Table;
 use crate::uplinks::UplinkPrograms;
 
 /// Programs that belong on the same interfaces, each with the side on which it stands.
@@ -43,6 +46,10 @@ const OWN: Kind = Kind {
     pins: "self",
     programs: &[("weft_from_self", TcxHook::Ingress)],
 };
+
+/// What [`UPLINK`]'s first program calls, and the map by which it does.
+const TRANSLATE: &str = "weft_translate";
+const TRANSLATOR: &str = "translator";
 
 /// The map that says whether the pods' programs are, or were since the agent began, on any interface.
 const WATCHED: &str = "pods_watched";
@@ -107,11 +114,30 @@ impl Loaded {
     /// # Errors
     /// As [`Loaded::pod_programs`].
     pub fn uplink_programs(&mut self, hook: PodHook) -> Result<UplinkPrograms, BpfError> {
+        self.set_translator()?;
         Ok(UplinkPrograms {
             uplinks: Box::new(self.on_interfaces(&UPLINK, hook)?),
             own: Box::new(self.on_interfaces(&OWN, hook)?),
             entries: Box::new(BpfTable::new("uplinks", self.map("uplinks")?)?),
         })
+    }
+
+    /// How frames to pods begin.
+    ///
+    /// # Errors
+    /// When the map is missing or of another layout.
+    pub fn pod_links(&self) -> Result<Box<dyn Table<PodInterface, PodLink>>, BpfError> {
+        let links = BpfTable::new("pod_links", self.map("pod_links")?)?;
+        Ok(Box::new(links))
+    }
+
+    /// Lets the uplinks' program go over to the one that translates.
+    fn set_translator(&mut self) -> Result<(), BpfError> {
+        let translate = self.judge(TRANSLATE, TcxHook::Ingress)?;
+        let fd = translate.program.as_raw_fd().to_ne_bytes();
+        self.map(TRANSLATOR)?
+            .update(&0_u32.to_ne_bytes(), &fd, MapFlags::ANY)
+            .map_err(failed(format!("putting {TRANSLATE} into {TRANSLATOR}")))
     }
 
     fn on_interfaces(&mut self, kind: &Kind, hook: PodHook) -> Result<OnInterfaces, BpfError> {

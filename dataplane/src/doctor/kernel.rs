@@ -88,6 +88,16 @@ pub(crate) fn has_tcx() -> bool {
     TYPES.tcx
 }
 
+/// Whether routes can be looked up without their next hop's link address (Linux 6.3).
+pub(crate) fn has_route_only_lookup() -> bool {
+    const SINCE: [u32; 2] = [6, 3];
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy();
+    let mut numbers = release.split(['.', '-']).map_while(|n| n.parse().ok());
+    let here = [numbers.next(), numbers.next()].map(Option::unwrap_or_default);
+    here >= SINCE
+}
+
 /// What the kernel's type information tells of it. Reading it takes milliseconds: once is enough.
 struct Types {
     sock_destroy: bool,

@@ -3,7 +3,7 @@
 mod environment;
 mod kernel;
 
-pub(crate) use kernel::{has_sock_destroy, has_tcx, unread_bytes};
+pub(crate) use kernel::{has_route_only_lookup, has_sock_destroy, has_tcx, unread_bytes};
 
 /// One thing that was looked for.
 #[derive(Clone, Debug)]

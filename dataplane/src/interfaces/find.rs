@@ -101,7 +101,7 @@ impl<'a, A: Ask> Search<'a, A> {
                 let lower = super::snapshot::index(interface.lower?)?;
                 (self.interfaces.get(&lower)?.kind == Kind::Bridge).then_some(lower)
             }
-            Kind::Other => None,
+            Kind::Pair | Kind::Other => None,
         }
     }
 

@@ -14,7 +14,7 @@ use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteType,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric, RouteType,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -33,6 +33,10 @@ pub(crate) struct Interface {
     pub(crate) peer_netns: Option<i32>,
     /// Its frames have an Ethernet header; those of tunnels that carry IP packets as they are have none.
     pub(crate) ethernet: bool,
+    /// Bytes of its longest packet.
+    pub(crate) mtu: u32,
+    /// Its own Ethernet address.
+    pub(crate) address: Option<[u8; 6]>,
 }
 
 /// Kinds of interfaces that are told apart.
@@ -40,7 +44,18 @@ pub(crate) struct Interface {
 pub(crate) enum Kind {
     Bridge,
     Vlan,
+    /// One end of a pair (veth, netkit), whose other end gets what is sent to this one.
+    Pair,
     Other,
+}
+
+/// What the routes to networks that lead to one interface have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outlet {
+    /// A default route is among them.
+    pub(crate) default: bool,
+    /// The least that any of them says of its longest packet.
+    pub(crate) mtu: Option<u32>,
 }
 
 /// The route that the kernel would take to an address.
@@ -118,16 +133,15 @@ impl Kernel {
         }
     }
 
-    /// The interfaces that lead to networks, not to single addresses, by the main routing tables of both families; `true` for those of
-    /// default routes.
-    pub(crate) fn networks(&mut self) -> io::Result<BTreeMap<InterfaceIndex, bool>> {
-        let mut found = BTreeMap::new();
+    /// The interfaces that lead to networks, not to single addresses, by the main routing tables of both families.
+    pub(crate) fn networks(&mut self) -> io::Result<BTreeMap<InterfaceIndex, Outlet>> {
+        let mut found = BTreeMap::<InterfaceIndex, Outlet>::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut query = RouteMessage::default();
             query.header.address_family = family;
             let routes = self.client.dump(&RouteNetlinkMessage::GetRoute(query))?;
-            for (interface, default) in routes.iter().flat_map(networks) {
-                *found.entry(interface).or_insert(false) |= default;
+            for (interface, way) in routes.iter().flat_map(networks) {
+                found.entry(interface).or_default().add(way);
             }
         }
         Ok(found)
@@ -188,10 +202,14 @@ fn interface(attributes: Vec<LinkAttribute>, ethernet: bool) -> Interface {
         lower: None,
         peer_netns: None,
         ethernet,
+        mtu: 0,
+        address: None,
     };
     for attribute in attributes {
         match attribute {
             LinkAttribute::IfName(name) => found.name = name,
+            LinkAttribute::Address(bytes) => found.address = bytes.try_into().ok(),
+            LinkAttribute::Mtu(mtu) => found.mtu = mtu,
             LinkAttribute::Link(lower) => found.lower = Some(lower),
             LinkAttribute::LinkNetNsId(id) => found.peer_netns = Some(id),
             LinkAttribute::LinkInfo(info) => {
@@ -199,6 +217,7 @@ fn interface(attributes: Vec<LinkAttribute>, ethernet: bool) -> Interface {
                     match part {
                         LinkInfo::Kind(InfoKind::Bridge) => found.kind = Kind::Bridge,
                         LinkInfo::Kind(InfoKind::Vlan) => found.kind = Kind::Vlan,
+                        LinkInfo::Kind(InfoKind::Veth) => found.kind = Kind::Pair,
                         _ => {}
                     }
                 }
@@ -246,8 +265,18 @@ fn route(found: &RouteMessage, to: IpAddr) -> Option<Route> {
     })
 }
 
-/// Where a route leads, and whether it is a default one, if it is for a network; several where it has several next hops.
-fn networks(answer: &RouteNetlinkMessage) -> Vec<(InterfaceIndex, bool)> {
+impl Outlet {
+    fn add(&mut self, other: Self) {
+        self.default |= other.default;
+        self.mtu = match (self.mtu, other.mtu) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (one, None) | (None, one) => one,
+        };
+    }
+}
+
+/// Where a route leads, if it is for a network; several where it has several next hops.
+fn networks(answer: &RouteNetlinkMessage) -> Vec<(InterfaceIndex, Outlet)> {
     let RouteNetlinkMessage::NewRoute(found) = answer else {
         return Vec::new();
     };
@@ -264,7 +293,10 @@ fn networks(answer: &RouteNetlinkMessage) -> Vec<(InterfaceIndex, bool)> {
     {
         return Vec::new();
     }
-    let default = header.destination_prefix_length == 0;
+    let way = Outlet {
+        default: header.destination_prefix_length == 0,
+        mtu: found.attributes.iter().find_map(own_mtu),
+    };
     let hops = |attribute: &RouteAttribute| match attribute {
         RouteAttribute::Oif(number) => vec![*number],
         RouteAttribute::MultiPath(hops) => hops.iter().map(|h| h.interface_index).collect(),
@@ -272,7 +304,18 @@ fn networks(answer: &RouteNetlinkMessage) -> Vec<(InterfaceIndex, bool)> {
     };
     let numbers = found.attributes.iter().flat_map(hops);
     let interfaces = numbers.filter_map(index);
-    interfaces.map(|index| (index, default)).collect()
+    interfaces.map(|index| (index, way)).collect()
+}
+
+/// What a route says of the longest packet on its way, as `ip route ... mtu N` has it.
+fn own_mtu(attribute: &RouteAttribute) -> Option<u32> {
+    let RouteAttribute::Metrics(metrics) = attribute else {
+        return None;
+    };
+    metrics.iter().find_map(|metric| match metric {
+        RouteMetric::Mtu(mtu) => Some(*mtu),
+        _ => None,
+    })
 }
 
 /// Every interface has a route to its own link's IPv6 addresses (RFC 4291 2.5.6), and to groups.

@@ -52,6 +52,8 @@ pub struct UplinkEntry {
     pub v6: Option<Ipv6Addr>,
     /// Bytes before the IP header.
     pub link_header: u8,
+    /// Bytes of the longest packet between its network and a local pod that may go past the node's stack; 0: none may.
+    pub routed_mtu: u32,
 }
 
 impl Record for SourceRangeKey {
@@ -141,7 +143,7 @@ impl Record for UplinkEntry {
             addr4: self.v4.map_or_else(none, |a| address::to_raw(a.into())),
             addr6: self.v6.map_or_else(none, |a| address::to_raw(a.into())),
             link_header: self.link_header.into(),
-            pad: 0,
+            routed_mtu: self.routed_mtu,
         }
     }
 
@@ -162,6 +164,7 @@ impl Record for UplinkEntry {
             v4,
             v6,
             link_header: u8::try_from(raw.link_header).ok()?,
+            routed_mtu: raw.routed_mtu,
         })
     }
 }
@@ -230,6 +233,7 @@ mod tests {
             v4: Some(Ipv4Addr::new(192, 0, 2, 1)),
             v6: None,
             link_header: 14,
+            routed_mtu: 1500,
         };
         assert_eq!(UplinkEntry::from_raw(uplink.to_raw()), Some(uplink));
         assert_eq!(NatSettings::from_raw(Default::default()), None);

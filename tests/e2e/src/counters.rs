@@ -1,15 +1,16 @@
-//! What the kernel of a pod counts, as the pod itself would read it.
+//! What the kernel of a pod or a node counts, as it would be read there.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use weft_lab::Pod;
+use weft_lab::netns::Netns;
 
 use crate::Result;
 
-fn read(pod: &Pod, file: &str) -> Result<String> {
+fn read(netns: &Netns, file: &str) -> Result<String> {
     let path = format!("/proc/thread-self/net/{file}");
-    Ok(pod.netns().run(|| fs::read_to_string(path))??)
+    Ok(netns.run(|| fs::read_to_string(path))??)
 }
 
 /// The counters of `/proc/net/snmp` and `snmp6`, by name: `Tcp:InSegs`, `Icmp6InPktTooBigs`.
@@ -17,9 +18,17 @@ fn read(pod: &Pod, file: &str) -> Result<String> {
 /// # Errors
 /// When they cannot be read.
 pub fn counters(pod: &Pod) -> Result<BTreeMap<String, u64>> {
+    counters_in(pod.netns())
+}
+
+/// As [`counters`], of a network namespace.
+///
+/// # Errors
+/// As there.
+pub fn counters_in(netns: &Netns) -> Result<BTreeMap<String, u64>> {
     let mut counters = BTreeMap::new();
     // A line of names, then a line of values, each after the protocol's name.
-    let (v4, v6) = (read(pod, "snmp")?, read(pod, "snmp6")?);
+    let (v4, v6) = (read(netns, "snmp")?, read(netns, "snmp6")?);
     let mut lines = v4.lines();
     while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
         let (mut names, values) = (names.split_whitespace(), values.split_whitespace());
@@ -49,6 +58,6 @@ pub fn established(pod: &Pod, port: u16) -> Result<usize> {
         words.next().is_some_and(|local| local.ends_with(&port))
             && words.nth(1) == Some(ESTABLISHED)
     };
-    let (v4, v6) = (read(pod, "tcp")?, read(pod, "tcp6")?);
+    let (v4, v6) = (read(pod.netns(), "tcp")?, read(pod.netns(), "tcp6")?);
     Ok(v4.lines().chain(v6.lines()).filter(counts).count())
 }

@@ -51,6 +51,14 @@ fn routers_errors_reach_both_ends() -> Result {
     let mesh = start()?;
     narrow(&mesh)?;
     let (friend, server) = (mesh.pod("friend-far")?, mesh.pod(SERVER)?);
+    // Agents look at routes every two seconds, and what goes past the node's stack is as long as they let it be.
+    for node in ["n1", "n2"] {
+        eventually(LONG, || {
+            let routing = &mesh.status(node)?["hostRouting"];
+            ensure!(routing["uplinks"][0]["routedMtu"] == MTU, "{routing}");
+            Ok(())
+        })?;
+    }
     let before = [icmp_errors(&friend)?, icmp_errors(&server)?];
     for to in [server.socket_v4(TARGET), server.socket_v6(TARGET)] {
         // The answer is as large as the request.

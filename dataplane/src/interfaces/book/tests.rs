@@ -27,6 +27,8 @@ fn interfaces(numbers: &[u32]) -> BTreeMap<InterfaceIndex, Interface> {
         lower: None,
         peer_netns: None,
         ethernet: true,
+        mtu: 1500,
+        address: None,
     };
     numbers.iter().map(|n| (at(*n), interface(n))).collect()
 }

@@ -42,6 +42,8 @@ fn interfaces() -> BTreeMap<InterfaceIndex, Interface> {
         lower,
         peer_netns: None,
         ethernet: true,
+        mtu: 1500,
+        address: None,
     };
     BTreeMap::from([
         (at(UPLINK), interface("eth0", Kind::Other, None)),

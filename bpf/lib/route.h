@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * Host routing: what goes between local pods and pods of other nodes passes neither the node's IP stack nor its netfilter. A flow goes
+ * this way with its first packet or never, and then in both directions: whoever tracks connections in the stack sees all of one, or
+ * nothing. What the stack alone can do is left to it, packet by packet: fragments, IP options, VLAN tags, what is too large for the way
+ * on, and what has come to the end of its hops.
+ */
+#ifndef WEFT_LIB_ROUTE_H
+#define WEFT_LIB_ROUTE_H
+
+#include <linux/if_ether.h>
+#include <linux/pkt_cls.h>
+
+#include "flow.h"
+#include "identity.h"
+#include "parse.h"
+
+#define ROUTE_AF_INET 2
+#define ROUTE_AF_INET6 10
+
+/* Where, from the frame's beginning, the hop limit is. */
+#define IPV4_HOPS (ETH_HLEN + 8)
+#define IPV6_HOPS (ETH_HLEN + 7)
+
+/* Not a pod of this node, and no node. */
+static __always_inline bool is_remote_pod(const struct party *party)
+{
+	return !party->interface && !(party->flags & (IDENTITY_HOST | IDENTITY_REMOTE_NODE | PARTY_UNLISTED));
+}
+
+/* Whether a flow that a local pod opens is to go this way: its answers have to, so there must be a link to put them on. */
+static __always_inline bool may_be_routed(const struct passage *passage)
+{
+	__u32 interface = passage->interface;
+
+	return is_remote_pod(&passage->peer) && bpf_map_lookup_elem(&pod_links, &interface);
+}
+
+/* Whether a router that knows nothing but destinations and hops would do. */
+static __always_inline bool is_plain(const struct __sk_buff *skb, const struct packet *packet)
+{
+	__u32 size = packet->version == 4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);
+
+	return !skb->mark && !skb->vlan_present && packet->network == ETH_HLEN && packet->transport == ETH_HLEN + size &&
+	       packet->fragment == FRAGMENT_NONE && packet->hop_limit > 1;
+}
+
+/* Bytes of the largest IP packet that the device will make of it. */
+static __always_inline __u32 segment_length(const struct __sk_buff *skb, const struct packet *packet)
+{
+	__u32 payload = packet->next - packet->sequence - !!(packet->tcp_flags & TCP_SYN) - !!(packet->tcp_flags & TCP_FIN);
+
+	if (!skb->gso_size || packet->protocol != IPPROTO_TCP)
+		return packet->length;
+	return packet->length - payload + skb->gso_size;
+}
+
+/* IPv4's own part of a hop. */
+static __always_inline void pass_hop4(__u8 *head)
+{
+	__u16 sum = head[IPV4_HOPS + 2] << 8 | head[IPV4_HOPS + 3];
+
+	head[IPV4_HOPS]--;
+	/* RFC 1624: the checksum of a word that is less by 0x0100. */
+	sum = sum >= 0xfeff ? sum - 0xfeff : sum + 0x0100;
+	head[IPV4_HOPS + 2] = sum >> 8;
+	head[IPV4_HOPS + 3] = sum;
+}
+
+/* One hop less, and with `link` a link header that begins with it. */
+static __always_inline bool pass_hop(struct __sk_buff *skb, const struct packet *packet, const struct pod_link *link)
+{
+	__u8 head[IPV4_HOPS + 4];
+
+	if (packet->version == 6) {
+		if (bpf_skb_load_bytes(skb, 0, head, IPV6_HOPS + 1))
+			return false;
+		head[IPV6_HOPS]--;
+		if (link)
+			__builtin_memcpy(head, link, sizeof(*link));
+		return !bpf_skb_store_bytes(skb, 0, head, IPV6_HOPS + 1, 0);
+	}
+	if (bpf_skb_load_bytes(skb, 0, head, sizeof(head)))
+		return false;
+	pass_hop4(head);
+	if (link)
+		__builtin_memcpy(head, link, sizeof(*link));
+	return !bpf_skb_store_bytes(skb, 0, head, sizeof(head), 0);
+}
+
+static __always_inline void fill_route(const struct packet *packet, struct bpf_fib_lookup *route)
+{
+	route->l4_protocol = packet->protocol;
+	route->sport = packet->source_port;
+	route->dport = packet->destination_port;
+	if (packet->version == 4) {
+		route->family = ROUTE_AF_INET;
+		route->ipv4_src = packet->source.word[3];
+		route->ipv4_dst = packet->destination.word[3];
+		return;
+	}
+	route->family = ROUTE_AF_INET6;
+	__builtin_memcpy(route->ipv6_src, &packet->source, sizeof(route->ipv6_src));
+	__builtin_memcpy(route->ipv6_dst, &packet->destination, sizeof(route->ipv6_dst));
+}
+
+/*
+ * The kernel finds the next hop's link address, and asks for it where it is not known or has not been heard of for long. An address that
+ * bpf_fib_lookup() gives would never be asked for again.
+ */
+static __always_inline int send_on(struct __sk_buff *skb, const struct packet *packet, const struct bpf_fib_lookup *route)
+{
+	struct bpf_redir_neigh next = { .nh_family = route->family };
+
+	if (route->family == ROUTE_AF_INET)
+		next.ipv4_nh = route->ipv4_dst;
+	else
+		__builtin_memcpy(next.ipv6_nh, route->ipv6_dst, sizeof(next.ipv6_nh));
+	return pass_hop(skb, packet, NULL) ? bpf_redirect_neigh(route->ifindex, &next, sizeof(next), 0) : TC_ACT_SHOT;
+}
+
+/* A packet of a local pod, of a flow with FLOW_SHORT_CUT: out by an uplink, or TC_ACT_UNSPEC for the stack. */
+VERIFIED_ONCE int route_out(struct __sk_buff *skb, const struct passage *passage)
+{
+	struct bpf_fib_lookup route = {};
+	const struct packet *packet;
+	struct uplink *uplink;
+	__u32 interface, length;
+	long found;
+
+	if (!passage || !is_plain(skb, &passage->packet))
+		return TC_ACT_UNSPEC;
+	packet = &passage->packet;
+	fill_route(packet, &route);
+	route.ifindex = skb->ifindex;
+	length = segment_length(skb, packet);
+	/* The stack refuses what is too large for the way. The helper looks at what was learned of it, not at routes' own MTUs. */
+	route.tot_len = length;
+	found = bpf_fib_lookup(skb, &route, sizeof(route), config.fib_flags);
+	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH)
+		return TC_ACT_UNSPEC;
+	interface = route.ifindex;
+	uplink = bpf_map_lookup_elem(&uplinks, &interface);
+	if (!uplink || length > uplink->routed_mtu)
+		return TC_ACT_UNSPEC;
+	return send_on(skb, packet, &route);
+}
+
+/* Into the pod, as if it came by its interface. */
+VERIFIED_ONCE int enter_pod(struct __sk_buff *skb, const struct passage *passage, const struct pod_link *link)
+{
+	if (!passage || !link || !pass_hop(skb, &passage->packet, link))
+		return TC_ACT_SHOT;
+	return bpf_redirect_peer(passage->interface, 0);
+}
+
+#endif
