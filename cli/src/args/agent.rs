@@ -211,9 +211,10 @@ impl From<Acceleration> for accel::Mode {
 /// Value of `--host-routing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HostRouting {
-    /// Weft's programs, from interface to interface, as long as nobody else has a say in this node's netfilter.
+    /// Weft's programs, from interface to interface, for as long as nobody else has a say on this node: rules of iptables or nftables,
+    /// policies of IPsec.
     Auto,
-    /// Weft's programs. What netfilter says of these packets (iptables, nftables) is not asked.
+    /// Weft's programs. Neither netfilter nor IPsec is asked about these packets.
     Bpf,
     /// The node's IP stack.
     Stack,

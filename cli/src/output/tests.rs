@@ -91,7 +91,7 @@ fn a_status() -> Status {
         policy_epoch: 7,
         host_routing: Some(HostRouting {
             by: "bpf".into(),
-            because: "nobody else has a say in netfilter".into(),
+            because: "nobody else has a say".into(),
             uplinks: vec![Uplink {
                 name: "eth0".into(),
                 routed_mtu: 1500,

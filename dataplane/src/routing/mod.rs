@@ -3,6 +3,7 @@
 //!
 //! What the kernel does with it is in `bpf/include/abi/route.h` and `bpf/lib/route.h`.
 
+mod ipsec;
 mod links;
 mod netfilter;
 
@@ -14,7 +15,7 @@ use netfilter::Netfilter;
 /// What is to carry packets between local pods and those of other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostRouting {
-    /// The programs, for as long as nobody else has a say in the node's netfilter.
+    /// The programs, for as long as nobody else has a say: netfilter's rules, or IPsec's policies.
     #[default]
     Auto,
     /// The programs.
@@ -52,17 +53,13 @@ impl Choice {
 
     /// As things are now. What cannot be found out is left to the stack.
     pub(crate) fn now(&mut self) -> RoutedBy {
-        let Some(netfilter) = &mut self.netfilter else {
-            return RoutedBy {
-                bpf: self.wanted == HostRouting::Bpf,
-                because: "--host-routing".to_owned(),
-                uplinks: Vec::new(),
-            };
-        };
-        let (bpf, because) = match netfilter.say() {
-            Ok(None) => (true, "nobody else has a say in netfilter".to_owned()),
-            Ok(Some(say)) => (false, say),
-            Err(e) => (false, format!("netfilter's rules cannot be read: {e}")),
+        let (bpf, because) = match &mut self.netfilter {
+            None => (self.wanted == HostRouting::Bpf, "--host-routing".to_owned()),
+            Some(netfilter) => match others(netfilter) {
+                Ok(None) => (true, "nobody else has a say".to_owned()),
+                Ok(Some(who)) => (false, who),
+                Err(e) => (false, format!("netfilter or IPsec cannot be read: {e}")),
+            },
         };
         RoutedBy {
             bpf,
@@ -70,4 +67,12 @@ impl Choice {
             uplinks: Vec::new(),
         }
     }
+}
+
+/// Who else has a say about packets through this node, in words.
+fn others(netfilter: &mut Netfilter) -> io::Result<Option<String>> {
+    if ipsec::has_policies()? {
+        return Ok(Some("there are policies of IPsec".to_owned()));
+    }
+    netfilter.say()
 }

@@ -258,6 +258,19 @@ fn others_who_have_a_say_are_asked() -> Result {
     for name in NODES {
         wait_routed_by(&mesh, name, "bpf")?;
     }
+    // Of a network that nobody asks for.
+    let policy = "src 192.0.2.0/24 dst 192.0.2.0/24 dir out tmpl src 192.0.2.1 dst 192.0.2.2 proto esp mode tunnel";
+    for (what, by) in [("add", "stack"), ("delete", "bpf")] {
+        let words = match what {
+            "add" => policy,
+            _ => policy.split(" tmpl").next().unwrap_or_default(),
+        };
+        mesh.lab
+            .node("n1")?
+            .netns()
+            .ip(&format!("xfrm policy {what} {words}\n"))?;
+        wait_routed_by(&mesh, "n1", by)?;
+    }
     wait_past_the_stack(&mesh)?;
     let held = living.finish()?;
     ensure!(!held.broken, "{held:?}");
