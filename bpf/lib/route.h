@@ -55,34 +55,36 @@ static __always_inline __u32 segment_length(const struct __sk_buff *skb, const s
 	return packet->length - payload + skb->gso_size;
 }
 
-/* IPv4's own part of a hop. */
-static __always_inline void pass_hop4(__u8 *head)
+/*
+ * What the device has summed up of a packet that came in (CHECKSUM_COMPLETE) is of everything behind the link header. IPv4's own checksum
+ * makes up for the hop; IPv6 has none.
+ */
+static __always_inline bool pass_hop6(struct __sk_buff *skb)
 {
-	__u16 sum = head[IPV4_HOPS + 2] << 8 | head[IPV4_HOPS + 3];
+	__u8 hops;
 
-	head[IPV4_HOPS]--;
-	/* RFC 1624: the checksum of a word that is less by 0x0100. */
-	sum = sum >= 0xfeff ? sum - 0xfeff : sum + 0x0100;
-	head[IPV4_HOPS + 2] = sum >> 8;
-	head[IPV4_HOPS + 3] = sum;
+	if (bpf_skb_load_bytes(skb, IPV6_HOPS, &hops, sizeof(hops)))
+		return false;
+	hops--;
+	return !bpf_skb_store_bytes(skb, IPV6_HOPS, &hops, sizeof(hops), BPF_F_RECOMPUTE_CSUM);
 }
 
 /* One hop less, and with `link` a link header that begins with it. */
 static __always_inline bool pass_hop(struct __sk_buff *skb, const struct packet *packet, const struct pod_link *link)
 {
 	__u8 head[IPV4_HOPS + 4];
+	__u16 sum;
 
-	if (packet->version == 6) {
-		if (bpf_skb_load_bytes(skb, 0, head, IPV6_HOPS + 1))
-			return false;
-		head[IPV6_HOPS]--;
-		if (link)
-			__builtin_memcpy(head, link, sizeof(*link));
-		return !bpf_skb_store_bytes(skb, 0, head, IPV6_HOPS + 1, 0);
-	}
+	if (packet->version == 6)
+		return pass_hop6(skb) && (!link || !bpf_skb_store_bytes(skb, 0, link, sizeof(*link), 0));
 	if (bpf_skb_load_bytes(skb, 0, head, sizeof(head)))
 		return false;
-	pass_hop4(head);
+	head[IPV4_HOPS]--;
+	/* RFC 1624: the checksum of a word that is less by 0x0100. */
+	sum = head[IPV4_HOPS + 2] << 8 | head[IPV4_HOPS + 3];
+	sum = sum >= 0xfeff ? sum - 0xfeff : sum + 0x0100;
+	head[IPV4_HOPS + 2] = sum >> 8;
+	head[IPV4_HOPS + 3] = sum;
 	if (link)
 		__builtin_memcpy(head, link, sizeof(*link));
 	return !bpf_skb_store_bytes(skb, 0, head, sizeof(head), 0);

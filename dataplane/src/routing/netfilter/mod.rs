@@ -95,3 +95,6 @@ fn legacy_table(list: &str) -> Option<String> {
     let names = fs::read_to_string(list).ok()?;
     names.lines().next().map(str::to_owned)
 }
+
+#[cfg(test)]
+mod tests;
