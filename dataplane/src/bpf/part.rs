@@ -26,19 +26,23 @@ const CONFIG: &str = ".rodata.config";
 pub(super) enum Part {
     /// Programs that stand on interfaces.
     Packets,
-    /// Programs of sockets, iterators, and what the agent runs itself.
+    /// Programs of sockets, iterators, what the agent runs itself, and what a program of an interface calls.
     Sockets,
 }
 
-/// Judges a packet that is not there, on no interface.
-const CHECK: &str = "weft_check";
+/// On no interface: one judges a packet that is not there, one is called by `weft_from_uplink`.
+const ELSEWHERE: [&str; 2] = ["weft_check", "weft_translate"];
+
+fn is_elsewhere(program: &OpenProgramMut<'_>) -> bool {
+    ELSEWHERE.into_iter().any(|name| program.name() == name)
+}
 
 impl Part {
     pub(super) const ALL: [Self; 2] = [Self::Packets, Self::Sockets];
 
     fn of(program: &OpenProgramMut<'_>) -> Self {
         match program.prog_type() {
-            ProgramType::SchedCls if program.name() != CHECK => Self::Packets,
+            ProgramType::SchedCls if !is_elsewhere(program) => Self::Packets,
             _ => Self::Sockets,
         }
     }
