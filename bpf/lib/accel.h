@@ -51,19 +51,38 @@ VERIFIED_ONCE int is_still_allowed(const struct flow_key *key, __u32 side)
 	return 1;
 }
 
+/* Whether the interface of each pod has let it through. Where Envoy is at the other end, nobody may have been asked there. */
+static __always_inline bool is_let_through(const struct flow *flow)
+{
+	__u32 envoy = envoys_end(flow);
+
+	if (envoy == NEITHER_END)
+		return flow->interface[0] && flow->interface[1] && flow->epoch[0] && flow->epoch[1];
+	return flow->epoch[either(opener_of(flow) ^ other(envoy))];
+}
+
+/* Whether the judgement of this side stands. */
+static __always_inline bool is_settled_by(const struct flow_key *key, const struct flow *flow, __u32 side, __u32 epoch)
+{
+	/* Judged where Envoy goes on. */
+	if (!flow->epoch[side] || flow->epoch[side] == epoch || flow->proxy == PROXY_DOWNSTREAM)
+		return true;
+	return is_still_allowed(key, side);
+}
+
 /* The connection's entry, if the pods' interfaces have let it through as an established one, and still would. */
 static __always_inline struct flow *allowed_flow(struct flow_key *key)
 {
 	struct flow *flow = bpf_map_lookup_elem(&ct, key);
 	__u32 epoch = policy_epoch();
 
-	if (!flow || !epoch || !flow->interface[0] || !flow->interface[1])
+	if (!flow || !epoch || !is_let_through(flow))
 		return NULL;
 	if (flow->state != FLOW_ESTABLISHED && flow->state != FLOW_CLOSING)
 		return NULL;
 	if (flow->epoch[0] == epoch && flow->epoch[1] == epoch)
 		return flow;
-	if (!flow->epoch[0] || !flow->epoch[1] || !is_still_allowed(key, 0) || !is_still_allowed(key, 1))
+	if (!is_settled_by(key, flow, 0, epoch) || !is_settled_by(key, flow, 1, epoch))
 		return NULL;
 	return bpf_map_lookup_elem(&ct, key);
 }

@@ -33,7 +33,7 @@ static __always_inline bool flow_clear(struct flow *flow, __u8 flag)
 /* Whether some of its bytes went from socket to socket. */
 static __always_inline bool is_accelerated(const struct flow *flow)
 {
-	return flow->flags & FLOW_SHORT_CUT && flow->interface[0] && flow->interface[1];
+	return flow->flags & FLOW_SHORT_CUT && (flow->proxy || (flow->interface[0] && flow->interface[1]));
 }
 
 /* Whether its packets go past the node's stack: see lib/route.h. */
@@ -142,6 +142,20 @@ static __always_inline bool is_counted_here(const struct passage *passage, const
 static __always_inline bool is_last_here(const struct passage *passage, const struct flow *flow)
 {
 	return !passage->from_pod || !flow->interface[other(passage->sender)] || passes_once(flow->proxy);
+}
+
+#define NEITHER_END 2U
+
+/* The end that is Envoy's, of a flow between Envoy and a pod of this node; NEITHER_END: it is none. */
+static __always_inline __u32 envoys_end(const struct flow *flow)
+{
+	__u8 proxy = flow->proxy;
+
+	if (!proxy || proxy & PROXY_IS_CARRIER || (proxy & ~1) == PROXY_CHAINED_0)
+		return NEITHER_END;
+	if (proxy == PROXY_DOWNSTREAM)
+		return other(opener_of(flow));
+	return proxy == PROXY_OWN ? opener_of(flow) : proxy & 1;
 }
 
 static __always_inline struct flow_end *end_of(const struct flow *flow, __u32 end)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* Which connections have both ends in local pods, and how a pair of sockets is made and forgotten. */
+/* Which connections have both ends in local pods, or one of them at the node's Envoy, and how a pair of sockets is made and forgotten. */
 #ifndef WEFT_LIB_PAIR_H
 #define WEFT_LIB_PAIR_H
 
@@ -8,6 +8,7 @@
 #include "counter.h"
 #include "flow.h"
 #include "identity.h"
+#include "proxy_state.h"
 #include "reader.h"
 
 #define ACCEL_AF_INET6 10
@@ -131,30 +132,70 @@ static __always_inline bool has_written(const struct tcp_sock *tcp)
 	return tcp->write_seq != tcp->snd_una;
 }
 
+/* Whether this end of a connection is Envoy's, and the other a local pod's. No pod can have a socket of the node's namespace. */
+static __always_inline bool is_envoys(const struct flow_key *key, __u32 end)
+{
+	struct flow *flow = bpf_map_lookup_elem(&ct, key);
+
+	return flow && envoys_end(flow) == end;
+}
+
+static __always_inline bool polls(const struct tcp_sock *tcp)
+{
+	return config.accel_blocking || is_nonblocking((const struct sock *)tcp);
+}
+
+/* Whether the pod takes part, where none of these flags is set, and so does who listens there. */
+static __always_inline bool is_open_pod(__u32 interface, const struct packet *sent, __u16 family, __u32 flags)
+{
+	struct accel_pod *pod = willing_pod(interface);
+
+	return pod && !(pod->flags & flags) &&
+	       (config.accel_blocking || is_accepted_without_blocking(pod->netns, sent->destination_port, family));
+}
+
+/* Whether it is opened to a service that has opted out, and that Envoy takes: those that the kernel takes are known by their sockets. */
+static __always_inline bool is_of_unaccelerated_vip(const struct packet *sent)
+{
+	struct service_key key = { .addr = sent->destination, .port = sent->destination_port, .protocol = IPPROTO_TCP };
+	struct service *service = bpf_map_lookup_elem(&services, &key);
+
+	return service && service->flags & SERVICE_UNACCELERATED;
+}
+
+/* Whether who has opened this connection and who has taken it are to be a pair. */
+static __always_inline bool is_for_a_pair(struct bpf_sock_ops *ctx, const struct packet *sent, const struct accel_key *key,
+                                          struct tcp_sock *tcp)
+{
+	__u32 interface = interface_of(&sent->destination), own;
+
+	if (key->netns == config.node_netns)
+		return interface && polls(tcp) && is_envoys(&key->flow, key->end) &&
+		       is_open_pod(interface, sent, ctx->family, ACCEL_POD_OFF_FROM_ENVOY);
+	/* Envoy takes a pod's connections to services and to pods, of this node and others. */
+	if (!interface && !is_proxy_ready())
+		return false;
+	own = interface_of(&sent->source);
+	if (own == interface || !owns_address(willing_pod(own), tcp) || !polls(tcp))
+		return false;
+	if (is_proxy_ready() && is_envoys(&key->flow, other(key->end)))
+		return interface || !is_of_unaccelerated_vip(sent);
+	return is_open_pod(interface, sent, ctx->family, 0);
+}
+
 /* The client's end comes first: its peer cannot be established before it has answered. */
 static __always_inline void client_established(struct bpf_sock_ops *ctx, struct tcp_sock *tcp)
 {
 	struct packet sent = {};
 	struct accel_key key = {};
 	struct accel_pair fresh = {}, *pair;
-	struct accel_pod *peer;
-	__u32 interface, own;
 
 	connection_of_bpf_sock_ops(ctx, &sent);
-	interface = interface_of(&sent.destination);
-	peer = willing_pod(interface);
-	if (!peer)
-		return;
-	own = interface_of(&sent.source);
-	if (own == interface || !owns_address(willing_pod(own), tcp))
-		return;
-	if (!config.accel_blocking && (!is_nonblocking((const struct sock *)tcp) ||
-	                               !is_accepted_without_blocking(peer->netns, sent.destination_port, ctx->family)))
-		return;
-	if (!is_plain_tcp((const struct sock *)tcp) || has_written(tcp) || is_of_unaccelerated_service(ctx))
-		return;
 	key.end = flow_key_of(&sent, &key.flow);
 	key.netns = netns_of(tcp);
+	if (!is_for_a_pair(ctx, &sent, &key, tcp) || !is_plain_tcp((const struct sock *)tcp) || has_written(tcp) ||
+	    is_of_unaccelerated_service(ctx))
+		return;
 	if (bpf_map_update_elem(&accel_pairs, &key.flow, &fresh, BPF_ANY)) {
 		count(COUNTER_ACCEL_FULL);
 		return;
@@ -171,13 +212,18 @@ static __always_inline void server_established(struct bpf_sock_ops *ctx, struct 
 	struct packet sent = {};
 	struct accel_key key = {};
 	struct accel_pair *pair;
+	bool is_ours;
 
 	connection_of_bpf_sock_ops(ctx, &sent);
 	key.end = flow_key_of(&sent, &key.flow);
-	pair = bpf_map_lookup_elem(&accel_pairs, &key.flow);
-	if (!pair || !owns_address(willing_pod(interface_of(&sent.source)), tcp) || !is_plain_tcp((const struct sock *)tcp))
-		return;
 	key.netns = netns_of(tcp);
+	pair = bpf_map_lookup_elem(&accel_pairs, &key.flow);
+	if (!pair || !is_plain_tcp((const struct sock *)tcp))
+		return;
+	is_ours = key.netns == config.node_netns ? is_envoys(&key.flow, key.end)
+	                                         : owns_address(willing_pod(interface_of(&sent.source)), tcp);
+	if (!is_ours)
+		return;
 	if (enter(ctx, &key, end_of_pair(pair, key.end), tcp))
 		count(COUNTER_ACCELERATED);
 	else

@@ -2,7 +2,7 @@
 /*
  * Same-node acceleration: what one pod's socket sends goes into another's queue of received messages, past TCP and IP.
  *
- * A pair is a TCP connection whose ends are sockets of two local pods. Each end has a direction, that of what it sends:
+ * A pair is a TCP connection whose ends are sockets of two local pods, or of one and the node's Envoy. Each end has a direction, that of what it sends:
  *
  *     pending --first message goes into the peer's queue--> accelerated --too much unread, or any doubt--> tcp
  *        \---------------first message does not-----------------------------------------------------------^
@@ -51,7 +51,8 @@ struct accel_pair {
 _Static_assert(sizeof(struct accel_pair) == 64, "ABI");
 
 enum accel_pod_flags {
-	ACCEL_POD_OFF = 1, /* its owner wants no acceleration */
+	ACCEL_POD_OFF = 1,            /* its owner wants no acceleration */
+	ACCEL_POD_OFF_FROM_ENVOY = 2, /* the owner of a service that it is behind wants none: what Envoy opens to it stays on TCP */
 };
 
 /* Value of `accel_pods`, by interface index as in struct identity: local pods whose namespace is known. Written by the agent. */

@@ -29,6 +29,8 @@ pub struct AcceleratedPod {
     pub netns: u32,
     /// Its owner wants no acceleration.
     pub off: bool,
+    /// The owner of a service that it is behind wants none: Envoy's connections to it may be that service's.
+    pub off_from_envoy: bool,
 }
 
 impl Record for PodInterface {
@@ -49,7 +51,7 @@ impl Record for AcceleratedPod {
     fn to_raw(&self) -> types::accel_pod {
         types::accel_pod {
             netns: self.netns,
-            flags: if self.off { OFF } else { 0 },
+            flags: flag(self.off, OFF) | flag(self.off_from_envoy, OFF_FROM_ENVOY),
         }
     }
 
@@ -57,11 +59,25 @@ impl Record for AcceleratedPod {
         Some(Self {
             netns: raw.netns,
             off: raw.flags & OFF != 0,
+            off_from_envoy: raw.flags & OFF_FROM_ENVOY != 0,
         })
     }
 }
 
 const OFF: u32 = types::accel_pod_flags::ACCEL_POD_OFF.0;
+const OFF_FROM_ENVOY: u32 = types::accel_pod_flags::ACCEL_POD_OFF_FROM_ENVOY.0;
+
+fn flag(is_set: bool, flag: u32) -> u32 {
+    if is_set { flag } else { 0 }
+}
+
+/// Interfaces of those pods that have one of these addresses.
+fn interfaces(local: &LocalInterfaces, addresses: &BTreeSet<IpAddr>) -> BTreeSet<PodInterface> {
+    let pods = local.pods.iter();
+    pods.filter(|(address, _)| addresses.contains(address))
+        .map(|(_, interface)| PodInterface(*interface))
+        .collect()
+}
 
 /// The task that fills the table.
 pub struct Pods {
@@ -105,22 +121,26 @@ impl Pods {
         follow(self, interfaces, wanted, drain).await.map(drop)
     }
 
-    fn try_look(&mut self, local: &LocalInterfaces, off: &BTreeSet<IpAddr>) -> io::Result<bool> {
+    fn try_look(&mut self, local: &LocalInterfaces, pods: &WantedPods) -> io::Result<bool> {
         let wanted: BTreeSet<PodInterface> =
             local.pods.values().copied().map(PodInterface).collect();
-        let opted_out: BTreeSet<PodInterface> = local
-            .pods
-            .iter()
-            .filter(|(address, _)| off.contains(address))
-            .map(|(_, interface)| PodInterface(*interface))
-            .collect();
+        let opted_out = interfaces(local, &pods.unaccelerated);
+        let behind = interfaces(local, &pods.behind_unaccelerated);
         let open = self.ends.open(&local.pods.values().copied().collect())?;
         let mut found = BTreeMap::new();
         for (interface, file) in &open {
             if let Ok(netns) = u32::try_from(file.metadata()?.ino()) {
                 let pod = PodInterface(*interface);
                 let off = opted_out.contains(&pod);
-                found.insert(pod, AcceleratedPod { netns, off });
+                // Before all services are known, one that is missing may only not have been told of.
+                let known = self.known.get(&pod).is_none_or(|pod| pod.off_from_envoy);
+                let off_from_envoy = behind.contains(&pod) || (!pods.complete && known);
+                let value = AcceleratedPod {
+                    netns,
+                    off,
+                    off_from_envoy,
+                };
+                found.insert(pod, value);
             }
         }
         // Before the first complete search, a pod that is missing may only not have been looked for.
@@ -173,7 +193,7 @@ impl Pods {
 impl Follower for Pods {
     /// Writes what is found; false if some pod's namespace was not, or the table did not take it.
     fn look(&mut self, local: &LocalInterfaces, wanted: &WantedPods) -> bool {
-        match self.try_look(local, &wanted.unaccelerated) {
+        match self.try_look(local, wanted) {
             Ok(complete) => complete,
             Err(e) => {
                 tracing::warn!("pods are not accelerated for now: {e}");
@@ -189,8 +209,12 @@ mod tests {
 
     #[test]
     fn the_kernel_gets_what_was_meant() {
-        for off in [false, true] {
-            let pod = AcceleratedPod { netns: 7, off };
+        for (off, off_from_envoy) in [(false, false), (true, false), (false, true)] {
+            let pod = AcceleratedPod {
+                netns: 7,
+                off,
+                off_from_envoy,
+            };
             assert_eq!(AcceleratedPod::from_raw(pod.to_raw()), Some(pod));
         }
         assert_eq!(PodInterface::from_raw(0), None);

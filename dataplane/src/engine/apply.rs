@@ -32,8 +32,9 @@ impl Engine {
         for (name, policies) in update.closed {
             self.policies.close_policy(&name, policies);
         }
-        if resource_type == ResourceType::Workload {
-            self.tell_wanted();
+        match resource_type {
+            ResourceType::Workload => self.tell_wanted(),
+            _ => self.tell_unaccelerated(),
         }
         self.unowned.extend(std::mem::take(&mut touched.unowned));
         self.reconcile(std::mem::take(&mut touched.services), now);

@@ -307,11 +307,21 @@ impl Engine {
         let complete = self.phase == Phase::Settled;
         for (told, out) in [(&self.wanted, false), (&self.outsiders, true)] {
             let workloads = self.resources.workloads.values();
-            tell(
-                told,
-                WantedPods::of(workloads, &self.here.node, out, complete),
-            );
+            let mut wanted = WantedPods::of(workloads, &self.here.node, out, complete);
+            if !out {
+                wanted.behind_unaccelerated = self.resources.unaccelerated_endpoints();
+            }
+            tell(told, wanted);
         }
+    }
+
+    fn tell_unaccelerated(&self) {
+        let now = self.resources.unaccelerated_endpoints();
+        self.wanted.send_if_modified(|wanted| {
+            let changed = wanted.behind_unaccelerated != now;
+            wanted.behind_unaccelerated = now;
+            changed
+        });
     }
 
     fn settle(&mut self, now: Instant) {

@@ -41,6 +41,8 @@ pub(super) struct Resources {
     pub(super) endpoints: BTreeMap<Arc<str>, EndpointsState>,
     pub(super) workloads: BTreeMap<String, Workload>,
     pub(super) problems: BTreeMap<String, Problem>,
+    /// Clusters whose connections stay with TCP.
+    unaccelerated: BTreeSet<Arc<str>>,
     /// Clusters by the endpoints they ask for.
     askers: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Listeners that want a VIP, by name; the first has it.
@@ -260,6 +262,10 @@ impl Resources {
         };
         let asked = eds_name(Some(&cluster));
         let before = eds_name(self.clusters.get(&name));
+        match cluster.unaccelerated {
+            true => self.unaccelerated.insert(Arc::clone(&name)),
+            false => self.unaccelerated.remove(&name),
+        };
         self.clusters.insert(Arc::clone(&name), cluster);
         self.move_asker(&name, before, asked, touched);
         touched.cluster(&name);
@@ -267,9 +273,23 @@ impl Resources {
 
     pub(super) fn remove_cluster(&mut self, name: &str, touched: &mut Touched) {
         if let Some((name, cluster)) = self.clusters.remove_entry(name) {
+            self.unaccelerated.remove(&name);
             self.move_asker(&name, eds_name(Some(&cluster)), None, touched);
             touched.cluster(&name);
         }
+    }
+
+    /// Who is behind services whose connections stay with TCP.
+    pub(super) fn unaccelerated_endpoints(&self) -> BTreeSet<IpAddr> {
+        let clusters = self.unaccelerated.iter();
+        let endpoints = clusters.filter_map(|cluster| match self.target(cluster) {
+            Target::Here(_, endpoints) => Some(endpoints),
+            Target::Missing | Target::Pending => None,
+        });
+        endpoints
+            .flatten()
+            .map(|endpoint| endpoint.address.ip())
+            .collect()
     }
 
     fn move_asker(

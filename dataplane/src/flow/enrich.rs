@@ -58,6 +58,7 @@ impl NamedEvent {
                 path: request.path.clone(),
                 status: request.status.into(),
             }),
+            accelerated: event.accelerated,
         };
         flow.message = message::of_event(event, &flow);
         flow
@@ -131,8 +132,8 @@ pub(super) const fn verdict(kind: EventKind) -> &'static str {
 const fn path(event: &Event) -> &'static str {
     match event.kind {
         EventKind::Ejected | EventKind::Returned => "",
-        _ if event.accelerated => "accelerated",
         _ if event.proxied => "envoy",
+        _ if event.accelerated => "accelerated",
         _ => "kernel",
     }
 }

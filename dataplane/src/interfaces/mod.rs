@@ -56,6 +56,8 @@ pub struct WantedPods {
     pub addresses: BTreeMap<IpAddr, String>,
     /// Those of them whose connections are to stay with TCP.
     pub unaccelerated: BTreeSet<IpAddr>,
+    /// Endpoints of services whose connections are to stay with TCP, of whatever node.
+    pub behind_unaccelerated: BTreeSet<IpAddr>,
     /// The list is known to be whole. Nothing is detached before: an earlier agent's pods may still be named.
     pub complete: bool,
 }

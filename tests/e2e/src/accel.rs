@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
-use weft_lab::{Lab, Pod, PodSpec, Process, WeftOptions};
+use weft_lab::{Lab, Pod, PodSpec, Process, Weft, WeftOptions};
 
 use crate::Result;
 use crate::mesh::Mesh;
@@ -146,17 +146,24 @@ impl Pair {
     /// # Errors
     /// When the agent does not answer.
     pub fn count(&mut self, counter: &str) -> Result<u64> {
-        let status = self.mesh.weft("n1")?.cli(&["status", "-o", "json"])?;
-        let status: Value = serde_json::from_str(&status.stdout)?;
-        let counters = status.get("counters").and_then(Value::as_array);
-        let found = counters
-            .into_iter()
-            .flatten()
-            .find(|c| c.get("name").and_then(Value::as_str) == Some(counter))
-            .and_then(|c| c.get("value"));
-        let found = found.with_context(|| format!("no counter {counter} in {status:#}"))?;
-        // 64-bit numbers may be text in JSON.
-        let number = found.as_u64().or_else(|| found.as_str()?.parse().ok());
-        number.with_context(|| format!("{found} is no count"))
+        count(self.mesh.weft("n1")?, counter)
     }
+}
+
+/// One of the kernel's counters on a node, as its agent tells it.
+///
+/// # Errors
+/// When the agent does not answer.
+pub fn count(weft: &Weft, counter: &str) -> Result<u64> {
+    let status: Value = weft.cli_json(&["status"])?;
+    let counters = status.get("counters").and_then(Value::as_array);
+    let found = counters
+        .into_iter()
+        .flatten()
+        .find(|c| c.get("name").and_then(Value::as_str) == Some(counter))
+        .and_then(|c| c.get("value"));
+    let found = found.with_context(|| format!("no counter {counter} in {status:#}"))?;
+    // 64-bit numbers may be text in JSON.
+    let number = found.as_u64().or_else(|| found.as_str()?.parse().ok());
+    number.with_context(|| format!("{found} is no count"))
 }

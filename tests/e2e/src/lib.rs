@@ -15,6 +15,7 @@ pub mod envoy;
 pub mod gopeer;
 pub mod http;
 pub mod mesh;
+pub mod nginx;
 pub mod otelcol;
 pub mod prometheus;
 pub mod reach;

@@ -22,9 +22,13 @@ pub(super) enum Family {
     Four,
     /// Weft: a NetworkPolicy, and acceleration on one node.
     Accelerated,
+    /// As `Policy`; what pods and their node's Envoy exchange is accelerated.
+    PolicyAccelerated,
+    /// As `Mtls`, likewise.
+    MtlsAccelerated,
 }
 
-pub(super) const ALL: [Family; 8] = [
+pub(super) const ALL: [Family; 10] = [
     Family::Direct,
     Family::Sidecars,
     Family::SidecarsMtls,
@@ -33,25 +37,30 @@ pub(super) const ALL: [Family; 8] = [
     Family::Mtls,
     Family::Four,
     Family::Accelerated,
+    Family::PolicyAccelerated,
+    Family::MtlsAccelerated,
 ];
 
 /// Between two pods of a node.
-pub(super) const NEAR: [Family; 7] = [
+pub(super) const NEAR: [Family; 8] = [
     Family::Direct,
     Family::Sidecars,
     Family::SidecarsMtls,
     Family::Policy,
     Family::Route,
+    Family::PolicyAccelerated,
     Family::Four,
     Family::Accelerated,
 ];
 
 /// Between pods of two nodes.
-pub(super) const FAR: [Family; 5] = [
+pub(super) const FAR: [Family; 7] = [
     Family::Direct,
     Family::SidecarsMtls,
     Family::Policy,
+    Family::PolicyAccelerated,
     Family::Mtls,
+    Family::MtlsAccelerated,
     Family::Four,
 ];
 
@@ -67,6 +76,8 @@ impl Family {
             Self::Mtls => "mtls",
             Self::Four => "four",
             Self::Accelerated => "accel",
+            Self::PolicyAccelerated => "fast-policy",
+            Self::MtlsAccelerated => "fast-mtls",
         }
     }
 
@@ -82,7 +93,26 @@ impl Family {
             Self::Mtls => "Weft, layer 4, mTLS",
             Self::Four => "Weft, layer 4",
             Self::Accelerated => "Weft, layer 4, accelerated",
+            Self::PolicyAccelerated if far => "Weft, policy at layer 7, mTLS, accelerated",
+            Self::PolicyAccelerated => "Weft, policy at layer 7, accelerated",
+            Self::MtlsAccelerated => "Weft, layer 4, mTLS, accelerated",
         }
+    }
+
+    /// Its agents are told to accelerate.
+    pub(super) fn is_accelerated(self) -> bool {
+        matches!(
+            self,
+            Self::Accelerated | Self::PolicyAccelerated | Self::MtlsAccelerated
+        )
+    }
+
+    /// Its servers refuse requests, and not just connections.
+    pub(super) fn refuses_requests(self) -> bool {
+        matches!(
+            self,
+            Self::Sidecars | Self::SidecarsMtls | Self::Policy | Self::PolicyAccelerated
+        )
     }
 
     /// Weft runs on its nodes.

@@ -45,9 +45,13 @@ fn of(family: Family) -> String {
         });
     let servers = json!({"matchLabels": {"serves": name}});
     let policies = match family {
-        Family::Policy => vec![strict(name, &servers), requests(name, &servers)],
+        Family::Policy | Family::PolicyAccelerated => {
+            vec![strict(name, &servers), requests(name, &servers)]
+        }
         Family::Route => vec![route(name)],
-        Family::Mtls => vec![strict(name, &servers), connections(name, &servers)],
+        Family::Mtls | Family::MtlsAccelerated => {
+            vec![strict(name, &servers), connections(name, &servers)]
+        }
         _ => vec![connections(name, &servers)],
     };
     manifest::documents(

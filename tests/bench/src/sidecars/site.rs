@@ -87,7 +87,7 @@ impl Site {
         if family.is_weft() {
             for node in &site.nodes {
                 let mut options = WeftOptions::default().arg("--envoy").arg(envoy);
-                if family == Family::Accelerated {
+                if family.is_accelerated() {
                     options = options.arg("--acceleration").arg("auto");
                 }
                 site.agents.push(Weft::agent(node, control, options)?);
@@ -145,10 +145,7 @@ impl Site {
             let url = self.url(*far)?;
             programs::wait_answer(&self.client, &url, READY)
                 .with_context(|| self.family.slug().to_owned())?;
-            if matches!(
-                self.family,
-                Family::Sidecars | Family::SidecarsMtls | Family::Policy
-            ) {
+            if self.family.refuses_requests() {
                 for (method, url) in [
                     ("POST", url.clone()),
                     ("GET", url.replace(ALLOWED_PATH, "/other")),

@@ -1,57 +1,17 @@
 //! nginx, asked by wrk, h2load and curl.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
 use weft_e2e::Result;
+use weft_e2e::nginx::{self, SIZES};
 use weft_lab::Process;
 
 use crate::site::{PORT, Polling, Site, checksum, compare};
 
-/// Of the files that are served: within a segment, within the bound, past it.
-const SIZES: [usize; 4] = [1, 900, 100_000, 5_000_000];
-
-/// nginx, with files of [`SIZES`] and a folder for uploads. It writes with `writev()`, and with `sendfile()` under /sendfile.
-pub(crate) fn nginx(site: &Site, listen: &str) -> Result<Process> {
-    let root = site.folder.path();
-    for size in SIZES {
-        fs::write(root.join(format!("f{size}")), content(size))?;
-    }
-    let folder = root.display();
-    let config = format!(
-        "user root; worker_processes 1; daemon off; pid {folder}/pid; error_log stderr warn;
-events {{ worker_connections 1024; }}
-http {{
-  access_log off; client_max_body_size 0; keepalive_requests 1000000; default_type text/plain;
-  client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
-  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
-  server {{
-    listen {PORT} {listen}; root {folder};
-    location /sendfile/ {{ alias {folder}/; sendfile on; tcp_nopush on; }}
-    location /upload/ {{ dav_methods PUT; create_full_put_path on; }}
-  }}
-}}\n"
-    );
-    let path = root.join("nginx.conf");
-    fs::write(&path, config)?;
-    let command = site
-        .server()?
-        .command("nginx")
-        .arg("-c")
-        .arg(&path)
-        .args(["-e", "stderr"]);
-    site.serve(command)
-}
-
-/// Bytes that differ from place to place, and are the same each time.
-fn content(size: usize) -> Vec<u8> {
-    let mut state = size as u32 | 1;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state.to_be_bytes()[0]
-    };
-    (0..size).map(|_| next()).collect()
+fn nginx(site: &Site, listen: &str) -> Result<Process> {
+    let server = site.server()?;
+    site.serve(nginx::command(&server, site.folder.path(), PORT, listen)?)
 }
 
 fn url(site: &Site, path: &str) -> Result<String> {
