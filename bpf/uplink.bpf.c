@@ -122,15 +122,21 @@ int weft_translate(struct __sk_buff *skb)
 	return hand_over(skb, &packet);
 }
 
+/* Room for a packet is made only where there is something to translate. */
+static __noinline int leave(struct __sk_buff *skb)
+{
+	struct packet packet = {};
+
+	if (!read_packet(skb, uplink_of(skb), &packet))
+		return TC_ACT_UNSPEC;
+	return translate_out(skb, &packet) == NAT_DROP ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+}
+
 /* On the egress of each uplink. */
 SEC("tc")
 int weft_to_uplink(struct __sk_buff *skb)
 {
-	struct packet packet = {};
-
-	if (!is_nat_active() || !read_packet(skb, uplink_of(skb), &packet))
-		return TC_ACT_UNSPEC;
-	return translate_out(skb, &packet) == NAT_DROP ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+	return is_nat_active() ? leave(skb) : TC_ACT_UNSPEC;
 }
 
 /* What comes by the loopback interface is for a pod of this node, or for a tunnel to one of another. */

@@ -106,46 +106,99 @@ static __always_inline void fill_route(const struct packet *packet, struct bpf_f
 	__builtin_memcpy(route->ipv6_dst, &packet->destination, sizeof(route->ipv6_dst));
 }
 
+/* For so long a route that the kernel has named is not asked for again, by packets of the same flow. */
+#define ROUTE_COUNTS_NS (10ULL * 1000 * 1000)
+
+static __always_inline struct route_place *place_of(const struct packet *packet)
+{
+	__u32 ports = packet->source_port | (__u32)packet->destination_port << 16;
+	/* Knuth's multiplicative hash: the upper bits depend on all. */
+	__u32 place = (ports ^ packet->source.word[3] ^ packet->destination.word[3] * 31) * 2654435769U >> 24;
+
+	_Static_assert(ROUTE_PLACES == 1 << (32 - 24), "one for each hash");
+	return bpf_map_lookup_elem(&route_places, &place);
+}
+
+static __always_inline bool is_same_flow(const struct flow_key *one, const struct flow_key *two)
+{
+	const __u64 *a = (const __u64 *)one, *b = (const __u64 *)two;
+
+	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3] && a[4] == b[4];
+}
+
+static __always_inline bool counts(const struct route_place *place, const struct passage *passage, __u64 now)
+{
+	return now - place->asked_ns < ROUTE_COUNTS_NS && place->sender == passage->sender &&
+	       is_same_flow(&place->flow, &passage->key);
+}
+
+/* Asks the kernel for the way of a packet of this length; false: by its stack. */
+static __always_inline bool ask_way(struct __sk_buff *skb, const struct passage *passage, __u32 length, struct route_place *place,
+                                    __u64 now)
+{
+	struct bpf_fib_lookup route = {};
+	struct uplink *uplink;
+	__u32 interface;
+	long found;
+
+	place->asked_ns = 0;
+	fill_route(&passage->packet, &route);
+	route.ifindex = skb->ifindex;
+	/* The stack refuses what is too large for the way. The helper looks at what was learned of it, not at routes' own MTUs. */
+	route.tot_len = length;
+	found = bpf_fib_lookup(skb, &route, sizeof(route), config.fib_flags);
+	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH)
+		return false;
+	interface = route.ifindex;
+	uplink = bpf_map_lookup_elem(&uplinks, &interface);
+	if (!uplink || length > uplink->routed_mtu)
+		return false;
+	place->interface = interface;
+	place->family = route.family;
+	if (route.family == ROUTE_AF_INET)
+		place->next_hop[0] = route.ipv4_dst;
+	else
+		__builtin_memcpy(place->next_hop, route.ipv6_dst, sizeof(place->next_hop));
+	/* Without a neighbour the helper does not say how much fits. */
+	if (found != BPF_FIB_LKUP_RET_SUCCESS)
+		return true;
+	place->mtu = route.mtu_result < uplink->routed_mtu ? route.mtu_result : uplink->routed_mtu;
+	place->flow = passage->key;
+	place->sender = passage->sender;
+	place->asked_ns = now;
+	return true;
+}
+
 /*
  * The kernel finds the next hop's link address, and asks for it where it is not known or has not been heard of for long. An address that
  * bpf_fib_lookup() gives would never be asked for again.
  */
-static __always_inline int send_on(struct __sk_buff *skb, const struct packet *packet, const struct bpf_fib_lookup *route)
+static __always_inline int send_on(struct __sk_buff *skb, const struct packet *packet, const struct route_place *way)
 {
-	struct bpf_redir_neigh next = { .nh_family = route->family };
+	struct bpf_redir_neigh next = { .nh_family = way->family };
 
-	if (route->family == ROUTE_AF_INET)
-		next.ipv4_nh = route->ipv4_dst;
-	else
-		__builtin_memcpy(next.ipv6_nh, route->ipv6_dst, sizeof(next.ipv6_nh));
-	return pass_hop(skb, packet, NULL) ? bpf_redirect_neigh(route->ifindex, &next, sizeof(next), 0) : TC_ACT_SHOT;
+	__builtin_memcpy(next.ipv6_nh, way->next_hop, sizeof(next.ipv6_nh));
+	return pass_hop(skb, packet, NULL) ? bpf_redirect_neigh(way->interface, &next, sizeof(next), 0) : TC_ACT_SHOT;
 }
 
 /* A packet of a local pod, of a flow with FLOW_SHORT_CUT: out by an uplink, or TC_ACT_UNSPEC for the stack. */
 VERIFIED_ONCE int route_out(struct __sk_buff *skb, const struct passage *passage)
 {
-	struct bpf_fib_lookup route = {};
+	__u64 now = bpf_ktime_get_coarse_ns();
 	const struct packet *packet;
-	struct uplink *uplink;
-	__u32 interface, length;
-	long found;
+	struct route_place *way;
+	__u32 length;
 
 	if (!passage || !is_plain(skb, &passage->packet))
 		return TC_ACT_UNSPEC;
 	packet = &passage->packet;
-	fill_route(packet, &route);
-	route.ifindex = skb->ifindex;
+	way = place_of(packet);
+	if (!way)
+		return TC_ACT_UNSPEC;
 	length = segment_length(skb, packet);
-	/* The stack refuses what is too large for the way. The helper looks at what was learned of it, not at routes' own MTUs. */
-	route.tot_len = length;
-	found = bpf_fib_lookup(skb, &route, sizeof(route), config.fib_flags);
-	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH)
+	if (counts(way, passage, now) ? length > way->mtu : !ask_way(skb, passage, length, way, now))
 		return TC_ACT_UNSPEC;
-	interface = route.ifindex;
-	uplink = bpf_map_lookup_elem(&uplinks, &interface);
-	if (!uplink || length > uplink->routed_mtu)
-		return TC_ACT_UNSPEC;
-	return send_on(skb, packet, &route);
+	return send_on(skb, packet, way);
 }
 
 /* Into the pod, as if it came by its interface. */

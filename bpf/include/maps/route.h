@@ -10,6 +10,15 @@ struct {
 	__type(value, struct pod_link);
 } pod_links __weak SEC(".maps");
 
+#define ROUTE_PLACES 256
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ROUTE_PLACES);
+	__type(key, __u32);
+	__type(value, struct route_place);
+} route_places __weak SEC(".maps");
+
 /* The one element: weft_translate. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
