@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* Tells the agent what happened. It looks for itself, every 20 ms: to wake it for each connection would cost more than the connection. */
+/* Tells the agent what happened. It looks for itself, every 50 ms: to wake it for each connection would cost more than the connection. */
 #ifndef WEFT_LIB_EVENT_H
 #define WEFT_LIB_EVENT_H
 

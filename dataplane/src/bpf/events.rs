@@ -15,7 +15,7 @@ use crate::flow::{BATCH, Event, EventSource};
 
 /// Between two looks. The kernel wakes nobody: with one wake-up for each connection, connections would cost twice what they do. What
 /// the ring holds by default is 20,000 events.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(50);
 /// What the callback returns to stop reading; the ring's reader takes any negative number.
 const STOP: i32 = -1;
 

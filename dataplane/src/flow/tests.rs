@@ -113,8 +113,26 @@ fn a_flow_has_names_for_everything() {
                   1.3 KiB sent, 4.8 MiB received in 3.0s"
             .into(),
         request: None,
+        accelerated: false,
     };
     assert_eq!(told(&event), expected);
+}
+
+#[test]
+fn what_goes_to_envoy_is_said_to_whether_accelerated_or_not() {
+    for (accelerated, proxied, path) in [
+        (false, false, "kernel"),
+        (true, false, "accelerated"),
+        (false, true, "envoy"),
+        (true, true, "envoy"),
+    ] {
+        let flow = told(&Event {
+            accelerated,
+            proxied,
+            ..event(EventKind::Close, Reason::REASON_FIN)
+        });
+        assert_eq!((flow.path.as_str(), flow.accelerated), (path, accelerated));
+    }
 }
 
 /// Each sentence as people read it.

@@ -118,6 +118,7 @@ fn flows_for_programs() {
         "policy": "NetworkPolicy shop/cart-ingress",
         "rule": "",
         "path": "kernel",
+        "accelerated": false,
         "bytes": {"sent": 60, "received": 0},
         "packets": null,
         "durationMs": 12,
