@@ -82,7 +82,7 @@ fn what_is_lost_is_counted_where_it_is_lost() -> Result {
         .arg("--otlp")
         .arg(format!("http://{COLLECTOR}"))
         .arg("--map-size")
-        .arg("events=8192")
+        .arg("events=32768")
         .arg("--flow-history")
         .arg("300");
     let builder = Lab::builder()
