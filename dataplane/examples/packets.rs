@@ -69,18 +69,15 @@ fn open_connections(node: &Node) {
     node.between(A, B, &datagram());
 }
 
+/// An acknowledgment: data would be sent again with each repetition, which is looked into.
 fn segment() -> Packet {
-    tcp(CLIENT, SERVER)
-        .sequence(1001)
-        .ack(5001)
-        .data(&[0; 1000])
+    tcp(CLIENT, SERVER).sequence(1001).ack(5001)
 }
 
 fn segment6() -> Packet {
     tcp("[fd00:1::1]:40000", "[fd00:1::2]:80")
         .sequence(1001)
         .ack(5001)
-        .data(&[0; 1000])
 }
 
 fn datagram() -> Packet {
