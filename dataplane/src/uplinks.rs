@@ -108,7 +108,7 @@ impl Uplinks {
         let mut all = Self {
             kernel: Kernel::open()?,
             names: choice.names,
-            routing: Choice::new(choice.routing)?,
+            routing: Choice::new(choice.routing),
             report: choice.report,
             uplinks,
             own: choice.has_proxy.then_some(own),

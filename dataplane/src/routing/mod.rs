@@ -43,12 +43,12 @@ pub(crate) struct Choice {
 
 impl Choice {
     /// For the network namespace of the caller.
-    pub(crate) fn new(wanted: HostRouting) -> io::Result<Self> {
+    pub(crate) fn new(wanted: HostRouting) -> Self {
         let auto = wanted == HostRouting::Auto;
-        Ok(Self {
+        Self {
             wanted,
-            netfilter: auto.then(Netfilter::open).transpose()?,
-        })
+            netfilter: auto.then(Netfilter::default),
+        }
     }
 
     /// As things are now. What cannot be found out is left to the stack.
