@@ -56,6 +56,12 @@ enum Verb {
         #[arg(long)]
         threads: u8,
     },
+    /// The server whose sockets block (started by `accel` inside a pod)
+    #[command(hide = true)]
+    ServeBlocking {
+        #[arg(long)]
+        port: u16,
+    },
 }
 
 fn main() -> Result<()> {
@@ -67,6 +73,7 @@ fn main() -> Result<()> {
         Verb::Sidecars(options) => sidecars::run(&options),
         Verb::Accel(options) => accel::run(&options),
         Verb::ServePolled { port, threads } => load::serve_polled(port, threads),
+        Verb::ServeBlocking { port } => load::serve_blocking(port),
         Verb::Report { out } => report::write(&report::read(&out)?, &out),
         Verb::Client { socket } => load::client(&socket),
         Verb::Serve { port, threads } => load::serve(port, threads),

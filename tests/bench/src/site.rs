@@ -103,14 +103,22 @@ pub(crate) fn serve(pod: &Pod) -> Result<Process> {
     serve_as("serve", pod, PORT)
 }
 
-/// One of the servers that this program has, by its subcommand.
+/// One of the servers that this program has, by its subcommand; with a thread for each core.
 pub(crate) fn serve_as(kind: &str, pod: &Pod, port: u16) -> Result<Process> {
-    let command = pod
-        .command(this_program()?)
-        .args([kind, "--port", &port.to_string()]);
-    let mut server = command
-        .args(["--threads", &SERVER_THREADS.to_string()])
-        .spawn()?;
+    let threads = SERVER_THREADS.to_string();
+    serve_by(
+        pod,
+        &[kind, "--port", &port.to_string(), "--threads", &threads],
+    )
+}
+
+/// The server that blocks, with a thread for each connection.
+pub(crate) fn serve_blocking(pod: &Pod, port: u16) -> Result<Process> {
+    serve_by(pod, &["serve-blocking", "--port", &port.to_string()])
+}
+
+fn serve_by(pod: &Pod, words: &[&str]) -> Result<Process> {
+    let mut server = pod.command(this_program()?).args(words).spawn()?;
     server.wait_for_line("ready", START)?;
     Ok(server)
 }

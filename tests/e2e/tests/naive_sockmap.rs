@@ -3,7 +3,6 @@
 //! `cargo test -p weft-e2e --test naive_sockmap -- --nocapture` prints what docs/acceleration.md shows.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, ensure};
@@ -11,13 +10,11 @@ use serde_json::Value;
 use weft_e2e::Result;
 use weft_e2e::accel::Pair;
 use weft_e2e::wait::{LONG, eventually};
-use weft_lab::Process;
+use weft_lab::{Process, naive};
 
 const MIB: u64 = 1 << 20;
 /// What socket buffers and the bound may take at most; see `sleeper` in `peers/accel/exchange.py`.
 const BOUNDED: u64 = 24 * MIB;
-/// Versions of clang that are looked for, and the one without a version.
-const CLANG: [&str; 5] = ["clang-19", "clang", "clang-18", "clang-16", "clang-15"];
 
 /// What one writer could write while nobody read.
 struct Held {
@@ -31,8 +28,8 @@ struct Held {
 fn a_naive_queue_has_no_bound() -> Result {
     let mut pair = Pair::start(&["--acceleration", "off"])?;
     let over_tcp = sleep_over(&mut pair, "plain TCP")?;
-    attach_naive(&pair)?;
-    let naive = sleep_over(&mut pair, "naive redirection")?;
+    naive::attach(&pair.mesh.lab.node("n1")?)?;
+    let unbound = sleep_over(&mut pair, "naive redirection")?;
     drop(pair);
     let mut weft = Pair::start(&[])?;
     weft.wait_accelerated()?;
@@ -45,9 +42,9 @@ fn a_naive_queue_has_no_bound() -> Result {
     for bounded in [over_tcp, with_weft] {
         ensure!(bounded.taken.is_some_and(|taken| taken < BOUNDED));
     }
-    let unbounded = naive.taken.is_none_or(|taken| taken > 4 * BOUNDED);
+    let unbounded = unbound.taken.is_none_or(|taken| taken > 4 * BOUNDED);
     ensure!(
-        unbounded && naive.memory > 4 * BOUNDED,
+        unbounded && unbound.memory > 4 * BOUNDED,
         "naive redirection is bounded here"
     );
     Ok(())
@@ -92,58 +89,4 @@ fn tcp_memory() -> Result<u64> {
     let pages = pages.context("/proc/net/sockstat without TCP's memory")?;
     let size = Command::new("getconf").arg("PAGESIZE").output()?.stdout;
     Ok(pages * String::from_utf8(size)?.trim().parse::<u64>()?)
-}
-
-/// Compiles `fixtures/naive_sockmap.bpf.c`, and attaches it to the node's cgroup alone, with which it goes.
-fn attach_naive(pair: &Pair) -> Result {
-    let node = pair.mesh.lab.node("n1")?;
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/naive_sockmap.bpf.c");
-    let object = pair.mesh.lab.dir().join("naive_sockmap.o");
-    let compile = CLANG.iter().find_map(|clang| {
-        let mut clang = Command::new(clang);
-        clang
-            .args(["-O2", "-g", "-target", "bpf", "-c"])
-            .arg(&source)
-            .arg("-o")
-            .arg(&object);
-        let machine = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-        clang.arg(machine).output().ok()
-    });
-    let compile = compile.context("no clang: run scripts/setup")?;
-    ensure!(
-        compile.status.success(),
-        "{}",
-        String::from_utf8_lossy(&compile.stderr)
-    );
-    let pins = ["naive", "naive-maps"].map(|pin| node.bpffs().join(pin));
-    let bpftool = || Command::new("bpftool");
-    run(bpftool()
-        .args(["prog", "loadall"])
-        .arg(&object)
-        .arg(&pins[0])
-        .arg("pinmaps")
-        .arg(&pins[1]))?;
-    let established = pins[0].join("naive_established");
-    run(bpftool()
-        .args(["cgroup", "attach"])
-        .arg(node.cgroup())
-        .args(["sock_ops", "pinned"])
-        .arg(established)
-        .arg("multi"))?;
-    let message = pins[0].join("naive_message");
-    run(bpftool()
-        .args(["prog", "attach", "pinned"])
-        .arg(message)
-        .args(["msg_verdict", "pinned"])
-        .arg(pins[1].join("sockets")))?;
-    Ok(())
-}
-
-fn run(command: &mut Command) -> Result {
-    let output = command
-        .output()
-        .context("no bpftool: run scripts/install-software")?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    ensure!(output.status.success(), "{command:?}: {said}");
-    Ok(())
 }

@@ -35,6 +35,7 @@ mod error;
 mod lab;
 mod launch;
 pub mod manifest;
+pub mod naive;
 pub mod netns;
 mod node;
 mod output;

@@ -6,10 +6,11 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use weft_lab::Lab;
 
-use super::site::{CHURN_PORT, Site, Way};
+use super::site::{BLOCKING_PORT, CHURN_PORT, Site, Way};
 use crate::interrupt;
-use crate::load::{Connections, Job, Polled, Range, Targets};
+use crate::load::{Blocking, Connections, Job, Polled, Range, Targets};
 use crate::sidecars::programs;
+use crate::site::SERVER_THREADS;
 use crate::stats::Spread;
 
 /// Parallel connections of wrk.
@@ -25,6 +26,8 @@ const WARM_UP_MS: u64 = 50;
 pub(super) enum Load {
     /// A message of so many bytes and an answer of as many, one at a time for each connection.
     Exchange { size: u32, connections: usize },
+    /// The same over sockets that block, as netperf's `TCP_RR` has them.
+    Blocking { size: u32, connections: usize },
     /// Messages one way, over one connection.
     Stream { size: u32, nodelay: bool },
     /// wrk and nginx.
@@ -78,6 +81,12 @@ impl Case {
         match self.load {
             Load::Exchange { size, connections } => {
                 format!("{} there and back, {connections} at a time", bytes(size))
+            }
+            Load::Blocking { size, connections } => {
+                format!(
+                    "{} there and back, {connections} at a time, blocking",
+                    bytes(size)
+                )
             }
             Load::Stream { size, nodelay } => {
                 let how = if nodelay { ", TCP_NODELAY" } else { "" };
@@ -179,6 +188,13 @@ fn turn(lab: &Lab, site: &mut Site, load: Load, millis: u64) -> Result<Turn> {
 fn job(site: &Site, load: Load, millis: u64) -> Job {
     match load {
         Load::Exchange { size, connections } => Job::Polled(site.polled(size, connections, millis)),
+        Load::Blocking { size, connections } => Job::Blocking(Blocking {
+            target: site.server.socket_v4(BLOCKING_PORT),
+            size,
+            connections,
+            cores: SERVER_THREADS,
+            millis,
+        }),
         Load::Stream { size, nodelay } => Job::Polled(Polled {
             answered: false,
             nodelay,

@@ -83,10 +83,14 @@ pub fn run(options: &Options) -> Result<()> {
 /// Every comparison, the lane that others are compared with first.
 fn plan() -> Vec<Case> {
     let mut cases = Vec::new();
-    let mesh = [Way::Plain, Way::Accelerated];
+    let mesh = [Way::Plain, Way::Accelerated, Way::Naive];
     for connections in CONNECTIONS {
         let exchanges = SIZES.map(|size| Load::Exchange { size, connections });
         cases.extend(exchanges.map(|load| Case::new(load, &mesh)));
+    }
+    for connections in CONNECTIONS {
+        let exchanges = SIZES.map(|size| Load::Blocking { size, connections });
+        cases.extend(exchanges.map(|load| Case::new(load, &[Way::Plain, Way::Eager, Way::Naive])));
     }
     for nodelay in [false, true] {
         let streams = STREAM_SIZES.map(|size| Load::Stream { size, nodelay });

@@ -18,14 +18,22 @@ use crate::stats::Spread;
 const METHOD: &str = include_str!("method.md");
 const HEADER: [&str; 9] = [
     "what",
-    "no mesh, per second",
-    "accelerated, per second",
+    "base",
+    "lane",
     "rate",
     "quartiles",
     "p50",
     "p99",
     "CPU each",
     "past TCP",
+];
+
+/// Tables: whose ratios, and the title.
+const COMPARED: [(Way, &str); 4] = [
+    (Way::Accelerated, "Accelerated, to no mesh"),
+    (Way::Eager, "Accelerated sockets that block, to no mesh"),
+    (Way::Naive, "Redirection without any care, to no mesh"),
+    (Way::OptedOut, "Opted out, to acceleration off"),
 ];
 
 /// One run.
@@ -78,39 +86,31 @@ impl Results {
     }
 
     fn tables(&self) -> Vec<(String, Table)> {
-        let compared = |way: Way| {
-            self.cases
-                .iter()
-                .filter(move |case| case.lanes[0].way == way)
-        };
-        let mut tables = Vec::new();
-        for (way, title, names) in [
-            (
-                Way::Plain,
-                "Accelerated, to no mesh",
-                ["no mesh", "accelerated"],
-            ),
-            (
-                Way::Off,
-                "Opted out, to acceleration off",
-                ["off", "opted out"],
-            ),
-        ] {
-            let mut table = Table::new();
-            let mut header = HEADER.map(str::to_owned);
-            for (place, name) in names.iter().enumerate() {
-                header[place + 1] = format!("{name}, per second");
+        COMPARED
+            .iter()
+            .map(|(way, title)| (title.to_string(), self.table(*way)))
+            .collect()
+    }
+
+    /// All cases in which this way took part.
+    fn table(&self, way: Way) -> Table {
+        let mut table = Table::new();
+        let mut header = HEADER.map(str::to_owned);
+        let rows = self
+            .cases
+            .iter()
+            .filter_map(|case| Some((case, case.compared(way)?)));
+        for (case, (base, lane)) in rows {
+            for (place, lane) in [(1, base), (2, lane)] {
+                header[place] = format!("{}, per second", lane.way.title());
             }
-            table.set_header(header);
-            for case in compared(way) {
-                table.add_row(case.row());
-            }
-            for column in table.column_iter_mut().skip(1) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-            tables.push((title.to_owned(), table));
+            table.add_row(case.row(base, lane));
         }
-        tables
+        table.set_header(header);
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
     }
 
     fn plots(&self) -> [(&'static str, Plot); 3] {
@@ -190,15 +190,12 @@ impl Results {
     fn plot(&self, title: &str, y_label: &str, wanted: Vec<Wanted<'_>>) -> Plot {
         let mut categories: Vec<String> = Vec::new();
         let mut series = Vec::new();
-        let cases = || {
-            self.cases
-                .iter()
-                .filter(|case| case.lanes[0].way == Way::Plain)
-        };
         for (title, color, category, field) in wanted {
             let mut points = Vec::new();
-            for case in cases() {
-                let (Some(name), [base, lane]) = (category(case), &case.lanes[..]) else {
+            for case in &self.cases {
+                let (Some(name), Some((base, lane))) =
+                    (category(case), case.compared(Way::Accelerated))
+                else {
                     continue;
                 };
                 let place = categories.iter().position(|known| *known == name);
@@ -236,11 +233,14 @@ type Wanted<'a> = (
 );
 
 impl Case {
-    fn row(&self) -> Vec<String> {
+    /// The lane that others are compared with, and this one.
+    fn compared(&self, way: Way) -> Option<(&Lane, &Lane)> {
+        let (base, others) = self.lanes.split_first()?;
+        Some((base, others.iter().find(|lane| lane.way == way)?))
+    }
+
+    fn row(&self, base: &Lane, lane: &Lane) -> Vec<String> {
         let dash = || "-".to_owned();
-        let [base, lane] = &self.lanes[..] else {
-            return vec![self.title()];
-        };
         let rate = |lane: &Lane| {
             Spread::of(lane.turns.iter().map(|turn| turn.per_second))
                 .map_or_else(dash, |s| format!("{:.0}", s.median))

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use weft_lab::{Lab, LabBuilder, Node, Pod, PodSpec, Process, Weft, WeftOptions};
+use weft_lab::{Lab, LabBuilder, Node, Pod, PodSpec, Process, Weft, WeftOptions, naive};
 
 use crate::load::{Job, Outcome, Polled};
 use crate::plan::PORT;
 use crate::sidecars::programs;
-use crate::site::{LoadClient, SERVER_THREADS, serve_as};
+use crate::site::{LoadClient, SERVER_THREADS, serve_as, serve_blocking};
 
 const READY: Duration = Duration::from_secs(120);
 
@@ -22,21 +22,34 @@ pub(super) enum Way {
     Plain,
     /// An agent without acceleration.
     Off,
+    /// No mesh, but redirection without any care ([`naive`]).
+    Naive,
     /// An agent with acceleration, of which the client has opted out.
     OptedOut,
     /// An agent with acceleration.
     Accelerated,
+    /// An agent that accelerates sockets that block, too.
+    Eager,
 }
 
 impl Way {
-    pub(super) const ALL: [Self; 4] = [Self::Plain, Self::Off, Self::OptedOut, Self::Accelerated];
+    pub(super) const ALL: [Self; 6] = [
+        Self::Plain,
+        Self::Naive,
+        Self::Off,
+        Self::OptedOut,
+        Self::Accelerated,
+        Self::Eager,
+    ];
 
     fn slug(self) -> &'static str {
         match self {
             Self::Plain => "bare",
+            Self::Naive => "naive",
             Self::Off => "off",
             Self::OptedOut => "opted",
             Self::Accelerated => "accel",
+            Self::Eager => "eager",
         }
     }
 
@@ -44,9 +57,11 @@ impl Way {
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::Plain => "no mesh",
+            Self::Naive => "naive",
             Self::Off => "acceleration off",
             Self::OptedOut => "opted out",
             Self::Accelerated => "accelerated",
+            Self::Eager => "eager",
         }
     }
 }
@@ -59,11 +74,13 @@ pub(super) struct Site {
     pub(super) server: Pod,
     pub(super) load: LoadClient,
     weft: Option<Weft>,
-    _servers: [Process; 3],
+    _servers: [Process; 4],
 }
 
 /// Port of the server for new connections, which closes by RST.
 pub(super) const CHURN_PORT: u16 = PORT + 1;
+/// Port of the server whose sockets block.
+pub(super) const BLOCKING_PORT: u16 = PORT + 2;
 
 pub(super) fn describe(mut lab: LabBuilder, way: Way) -> LabBuilder {
     let name = way.slug();
@@ -85,15 +102,22 @@ impl Site {
             lab.manifests()
                 .write(&format!("pod-{}", client.name()), &manifest.to_string())?;
         }
-        let mode = if way == Way::Off { "off" } else { "auto" };
+        let mode = match way {
+            Way::Off => "off",
+            Way::Eager => "eager",
+            _ => "auto",
+        };
         let options = WeftOptions::default().arg("--envoy").arg("none");
         let options = options.arg("--acceleration").arg(mode);
         let weft = match way {
-            Way::Plain => None,
+            Way::Plain | Way::Naive => None,
             _ => Some(Weft::up(&node, lab.manifests(), options)?),
         };
         if let Some(weft) = &weft {
             weft.wait_ready(READY)?;
+        }
+        if way == Way::Naive {
+            naive::attach(&node)?;
         }
         let mut site = Self {
             way,
@@ -101,6 +125,7 @@ impl Site {
             _servers: [
                 serve_as("serve-polled", &server, PORT)?,
                 serve_as("serve", &server, CHURN_PORT)?,
+                serve_blocking(&server, BLOCKING_PORT)?,
                 programs::nginx(lab, &server)?,
             ],
             node,
@@ -108,7 +133,7 @@ impl Site {
             server,
             weft,
         };
-        if way == Way::Accelerated {
+        if matches!(way, Way::Accelerated | Way::Eager) {
             site.wait_accelerated()?;
         }
         Ok(site)

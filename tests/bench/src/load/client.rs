@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use hdrhistogram::Histogram;
 
 use super::job::{Job, Latency, Outcome};
-use super::{connect, landing, paced, polled, request};
+use super::{blocking, connect, landing, paced, polled, request};
 
 /// Listens on the unix socket `socket`, and serves jobs to whoever connects first,
 /// until that one hangs up. Prints `ready` once it listens.
@@ -54,6 +54,12 @@ fn perform(job: &Job) -> Result<Outcome> {
             job.millis,
             |index| polled::open(job, index),
             |opened, until| polled::exchange(job, opened, until),
+        ),
+        Job::Blocking(job) => together(
+            job.connections,
+            job.millis,
+            |index| blocking::open(job, index),
+            |opened, until| blocking::exchange(job, opened, until),
         ),
         Job::Landing(job) => Ok(landing::wait(job)),
     }

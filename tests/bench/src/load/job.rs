@@ -67,6 +67,8 @@ pub enum Job {
     Landing(Landing),
     /// Exchanges messages over sockets that do not block.
     Polled(Polled),
+    /// Exchanges messages over sockets that block.
+    Blocking(Blocking),
 }
 
 /// Connect, one request, one answer, close by RST; again and again.
@@ -152,6 +154,22 @@ pub struct Polled {
     pub millis: u64,
 }
 
+/// Messages and answers over connections whose ends both block, to a server of [`super::blocking`]; one thread for each. Both ends of
+/// a connection keep to one core.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Blocking {
+    /// Where to.
+    pub target: SocketAddr,
+    /// Bytes of a message, and of its answer.
+    pub size: u32,
+    /// Open connections.
+    pub connections: usize,
+    /// Cores to use.
+    pub cores: u8,
+    /// Length in milliseconds.
+    pub millis: u64,
+}
+
 /// Spread of the single samples of one job, microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
@@ -167,7 +185,7 @@ pub struct Latency {
 /// The answer to a [`Job`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Outcome {
-    /// Of [`Job::Connections`], [`Job::Requests`], [`Job::Paced`] and [`Job::Polled`].
+    /// Of [`Job::Connections`], [`Job::Requests`], [`Job::Paced`], [`Job::Polled`] and [`Job::Blocking`].
     Rate {
         /// Completed connections or requests per second.
         per_second: f64,

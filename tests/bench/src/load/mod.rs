@@ -5,6 +5,7 @@
 //! inside a pod's network namespace and cgroup. The client takes one [`Job`] per
 //! line on a unix socket and answers each with one [`Outcome`] line.
 
+mod blocking;
 mod client;
 mod connect;
 mod job;
@@ -15,9 +16,10 @@ mod request;
 mod server;
 mod wire;
 
+pub use blocking::serve as serve_blocking;
 pub use client::run as client;
 pub use job::{
-    Connections, Job, Landing, Latency, Outcome, Paced, Polled, Range, Requests, Targets,
+    Blocking, Connections, Job, Landing, Latency, Outcome, Paced, Polled, Range, Requests, Targets,
 };
 pub use polled::serve as serve_polled;
 pub use server::run as serve;
