@@ -48,13 +48,27 @@ static __always_inline __u32 to_tcp(struct accel_end *end)
 	return was;
 }
 
+/* That there is something new in `accel_leaving`. */
+static __always_inline void tell_agent(void)
+{
+	__u32 zero = 0;
+	struct accel_settings *settings = bpf_map_lookup_elem(&accel_settings, &zero);
+
+	if (settings)
+		__sync_fetch_and_add(&settings->taken_out, 1);
+}
+
 static __always_inline void take_out(const struct flow_key *flow, const struct accel_end *socket, __u32 end)
 {
 	struct accel_key key = { .flow = *flow, .netns = socket->netns, .end = end };
 	__u64 sock = socket->sock;
 
-	if (sock && bpf_map_update_elem(&accel_leaving, &sock, &key, BPF_ANY))
+	if (!sock)
+		return;
+	if (bpf_map_update_elem(&accel_leaving, &sock, &key, BPF_ANY))
 		count(COUNTER_ACCEL_FULL);
+	else
+		tell_agent();
 }
 
 /* Both directions go to TCP, both sockets out of the sockmap. Whoever sends on one socket does so one after the other, but for the moment in

@@ -73,7 +73,8 @@ _Static_assert(sizeof(struct accel_listener) == 8, "ABI");
 /* The one element of `accel_settings`. What the agent cannot fix before loading, as it has to reach connections that live on. */
 struct accel_settings {
 	__u32 enabled; /* 0: every direction goes to TCP with the first message that finds nothing unread */
-	__u32 pad;     /* zero */
+	/* How often something was put into `accel_leaving`, modulo 2^32: who waits for that need not search it. */
+	__u32 taken_out;
 };
 _Static_assert(sizeof(struct accel_settings) == 8, "ABI");
 

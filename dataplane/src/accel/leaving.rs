@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::bpf::{Record, SocketIterator, types};
+use crate::bpf::{LeavingCount, Record, SocketIterator, types};
 use crate::netns;
 use crate::tables::Table;
 
@@ -37,7 +37,10 @@ impl Record for LeavingSocket {
 /// The task that does so.
 pub struct Leaving {
     table: Box<dyn Table<u64, LeavingSocket>>,
+    count: LeavingCount,
     leave: SocketIterator,
+    /// The count at the last look; `None`: there was none.
+    seen: Option<u32>,
     /// Who was left after the last walk.
     waited_for: HashSet<u64>,
     last: Instant,
@@ -47,10 +50,16 @@ pub struct Leaving {
 impl Leaving {
     /// Of the sockets in this table.
     #[must_use]
-    pub fn new(table: Box<dyn Table<u64, LeavingSocket>>, leave: SocketIterator) -> Self {
+    pub fn new(
+        table: Box<dyn Table<u64, LeavingSocket>>,
+        count: LeavingCount,
+        leave: SocketIterator,
+    ) -> Self {
         Self {
             table,
+            count,
             leave,
+            seen: None,
             waited_for: HashSet::new(),
             last: Instant::now(),
             pause: LOOK,
@@ -80,6 +89,10 @@ impl Leaving {
     }
 
     fn look(&mut self) -> io::Result<()> {
+        let count = self.count.read()?;
+        if self.seen == Some(count) && self.waited_for.is_empty() {
+            return Ok(());
+        }
         let waiting = self.table.entries().map_err(io::Error::other)?;
         let is_new = waiting
             .iter()
@@ -89,7 +102,12 @@ impl Leaving {
         } else {
             self.pause
         };
-        if waiting.is_empty() || self.last.elapsed() < pause {
+        if waiting.is_empty() {
+            self.waited_for.clear();
+            self.seen = Some(count);
+            return Ok(());
+        }
+        if self.last.elapsed() < pause {
             return Ok(());
         }
         let began = Instant::now();
@@ -105,6 +123,7 @@ impl Leaving {
             (self.pause * 2).min(LONGEST)
         };
         self.last = Instant::now();
+        self.seen = Some(count);
         self.pause = pause.max(began.elapsed() * SHARE);
         self.waited_for = left.into_iter().map(|(sock, _)| sock).collect();
         Ok(())

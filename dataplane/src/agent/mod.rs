@@ -213,7 +213,11 @@ pub async fn run_on(
     }
     tasks.spawn("sweeper of connections", sweeper.run(drain.clone()));
     if let Some(accelerated) = accelerated {
-        let leaving = Leaving::new(accelerated.leaving, accelerated.leave);
+        let leaving = Leaving::new(
+            accelerated.leaving,
+            accelerated.leaving_count,
+            accelerated.leave,
+        );
         let token = drain.clone();
         tasks.spawn("end of acceleration", async {
             leaving.run(token).await.map_err(|e| e.to_string())

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::{self, Read};
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramType};
 
 use super::load::failed;
-use super::{BpfError, BpfTable, Loaded, PinDir, PinError};
+use super::{BpfError, BpfTable, Loaded, PinDir, PinError, types};
 use crate::accel::{AcceleratedPod, LeavingSocket, PodInterface};
 use crate::tables::Table;
 
@@ -91,6 +92,21 @@ impl SocketIterator {
     }
 }
 
+/// How often a socket was put into `accel_leaving`.
+pub struct LeavingCount(MapHandle);
+
+impl LeavingCount {
+    /// Since acceleration was switched on, modulo 2^32.
+    pub(crate) fn read(&self) -> io::Result<u32> {
+        let value = self.0.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        let value = value.map_err(io::Error::other)?.unwrap_or_default();
+        let taken_out = value
+            .get(offset_of!(types::accel_settings, taken_out)..)
+            .and_then(|rest| rest.first_chunk());
+        Ok(taken_out.map_or(0, |bytes| u32::from_ne_bytes(*bytes)))
+    }
+}
+
 /// What the agent does while there is acceleration.
 pub struct Accelerated {
     /// Who takes part.
@@ -99,6 +115,8 @@ pub struct Accelerated {
     pub listeners: SocketIterator,
     /// Sockets to be taken out of the sockmap, by kernel address.
     pub leaving: Box<dyn Table<u64, LeavingSocket>>,
+    /// Tells that there are more of them.
+    pub leaving_count: LeavingCount,
     /// Takes them out when they have read everything.
     pub leave: SocketIterator,
 }
@@ -130,6 +148,7 @@ impl Loaded {
             pods: Box::new(pods),
             listeners: SocketIterator(self.iterator("weft_accel_listeners", None)?),
             leaving: Box::new(leaving),
+            leaving_count: LeavingCount(self.map(SETTINGS)?),
             leave: SocketIterator(self.iterator("weft_accel_leave", None)?),
         }))
     }

@@ -27,7 +27,7 @@ mod slots;
 mod table;
 mod tcx;
 
-pub use accel::{Accelerated, SocketIterator};
+pub use accel::{Accelerated, LeavingCount, SocketIterator};
 pub use attach::{Attachment, attach};
 pub use cleanup::{CleanupError, CleanupReport, cleanup};
 pub use conntrack::ConntrackMaps;
