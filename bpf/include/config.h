@@ -39,7 +39,7 @@ __weak const volatile struct config config SEC(".rodata.config") = {
 	.backend_capacity = DEFAULT_BACKENDS,
 	.connection_mask = DEFAULT_CONNECTION_PLACES - 1,
 	.tick_hz = 250,
-	.accel_bound = 256 * 1024,
+	.accel_bound = 1024 * 1024,
 };
 
 #endif

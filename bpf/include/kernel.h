@@ -20,6 +20,11 @@ typedef struct {
 	struct net *net;
 } possible_net_t;
 
+/* Any word of memory: only structs can be read from as they are. */
+struct hlist_head {
+	struct hlist_node *first;
+};
+
 struct proto {
 	unsigned long *memory_pressure; /* points to not zero: all sockets together use more than they should */
 };
@@ -45,18 +50,21 @@ struct socket {
 	struct file *file;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct sock {
 	struct sock_common __sk_common;
+	struct {
+		atomic_t rmem_alloc;
+	} sk_backlog;
 	__u16 sk_protocol;
 	int sk_err;
 	int sk_rcvlowat;
 	struct socket *sk_socket; /* NULL before accept() and after close() */
 	void *sk_user_data;
 };
-
-typedef struct {
-	int counter;
-} atomic_t;
 
 struct refcount_struct {
 	atomic_t refs;
@@ -80,6 +88,7 @@ struct tcp_sock {
 	__u32 write_seq; /* after the last byte that was written */
 	__u8 bpf_sock_ops_cb_flags;
 	_Bool is_mptcp; /* only with CONFIG_MPTCP */
+	__u8 nonagle : 4;
 };
 
 struct udp_sock;

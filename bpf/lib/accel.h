@@ -3,7 +3,7 @@
 #ifndef WEFT_LIB_ACCEL_H
 #define WEFT_LIB_ACCEL_H
 
-#include "leave.h"
+#include "room.h"
 #include "sweep.h"
 
 #define ACCEL_ESTABLISHED 1
@@ -24,7 +24,7 @@ static __always_inline bool may_send(const struct sk_msg_md *msg)
 
 static __always_inline bool may_receive(const struct sock *sk)
 {
-	__u8 state = BPF_CORE_READ(sk, __sk_common.skc_state);
+	__u8 state = sk->__sk_common.skc_state;
 
 	return state == ACCEL_ESTABLISHED || state == ACCEL_FIN_WAIT1 || state == ACCEL_FIN_WAIT2;
 }
@@ -87,37 +87,46 @@ static __always_inline struct flow *allowed_flow(struct flow_key *key)
 	return bpf_map_lookup_elem(&ct, key);
 }
 
-/* Messages that the network stack would put together: sending each for itself costs more than TCP. */
-#define SMALL_MESSAGE 16384
+/* Messages that TCP puts together unless it is told not to (Nagle's algorithm, RFC 896): to send each for itself costs more. */
+#define SMALL_MESSAGE 512
 #define STREAM_MESSAGES 64
+
+#define TCP_NAGLE_OFF 1 /* of tcp_sock.nonagle: TCP_NODELAY (include/net/tcp.h) */
 
 /* Whether this end writes small messages faster than they are read, and gets no answer. */
 static __always_inline bool is_stream(const struct sk_msg_md *msg, struct accel_end *own, struct accel_end *peer, __u64 unread)
 {
+	const struct tcp_sock *writer;
+
 	if (peer->behind)
 		peer->behind = 0;
-	return unread && msg->size < SMALL_MESSAGE && ++own->behind > STREAM_MESSAGES;
+	if (!unread || msg->size >= SMALL_MESSAGE || ++own->behind <= STREAM_MESSAGES)
+		return false;
+	own->behind = 0;
+	writer = KERNEL_OBJECT(struct tcp_sock, own->sock);
+	return !(BPF_CORE_READ_BITFIELD(writer, nonagle) & TCP_NAGLE_OFF);
 }
 
 static __always_inline enum counter obstacle(const struct sk_msg_md *msg, struct accel_end *own, struct accel_end *peer)
 {
-	const struct sock *reader = (const struct sock *)peer->sock;
+	const struct sock *reader;
 	__u64 unread;
 
-	if (!reader)
+	if (!peer->sock)
 		return COUNTER_TCP_LATE;
+	reader = KERNEL_OBJECT(struct sock, peer->sock);
 	unread = unread_bytes(reader);
 	/* Not while something is unread: there may be no agent any more to take the reader out. The bound holds meanwhile. */
 	if (!is_enabled() && !unread)
 		return COUNTER_TCP_ENDED;
-	if (!may_send(msg) || !may_receive(reader) || !is_plain_tcp(reader))
+	if (!may_send(msg) || !may_receive(reader) || !is_plain_tcp(KERNEL_OBJECT(struct tcp_sock, peer->sock)))
 		return COUNTER_TCP_STATE;
 	if (!reads_as_it_comes(reader))
 		return COUNTER_TCP_READER;
-	if (unread > config.accel_bound || msg->size > config.accel_bound - unread)
-		return COUNTER_TCP_BOUND;
 	if (is_stream(msg, own, peer, unread))
 		return COUNTER_TCP_STREAM;
+	if (!has_room(own, peer->sock, unread, msg->size))
+		return COUNTER_TCP_BOUND;
 	if (is_short_of_memory(reader))
 		return COUNTER_TCP_MEMORY;
 	return NO_OBSTACLE;

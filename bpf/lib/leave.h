@@ -94,7 +94,7 @@ static __always_inline bool is_at_rest(const struct sock *sk)
 {
 	const struct sk_psock *psock = psock_of(sk);
 
-	return psock && BPF_CORE_READ(psock, refcnt.refs.counter) == 1;
+	return psock && psock->refcnt.refs.counter == 1;
 }
 
 /* Whether nothing will be redirected to this socket any more. */
@@ -111,7 +111,7 @@ static __always_inline bool is_settled(const struct accel_key *key, const struct
 		own->left_ns = 0;
 	writer = end_of_pair(pair, other(key->end));
 	return writer->state == ACCEL_TCP && (!writer->left_ns || bpf_ktime_get_ns() - writer->left_ns > SETTLED_NS ||
-	                                      is_at_rest((const struct sock *)writer->sock));
+	                                      is_at_rest(KERNEL_OBJECT(struct sock, writer->sock)));
 }
 
 /*
@@ -120,7 +120,7 @@ static __always_inline bool is_settled(const struct accel_key *key, const struct
  */
 static __always_inline void leave_if_drained(struct sock_common *common)
 {
-	const struct sock *sk = (const struct sock *)common;
+	const struct sock *sk = KERNEL_OBJECT(struct sock, common);
 	__u64 sock = (__u64)common;
 	struct accel_key *found = bpf_map_lookup_elem(&accel_leaving, &sock), key;
 	__u64 unread;
@@ -137,7 +137,7 @@ static __always_inline void leave_if_drained(struct sock_common *common)
 	if (unread == UNREAD_UNKNOWN)
 		return;
 	bpf_map_delete_elem(&accel_sockets, &key);
-	least = BPF_CORE_READ(sk, sk_rcvlowat);
+	least = sk->sk_rcvlowat;
 	bpf_setsockopt(common, SOL_SOCKET, SO_RCVLOWAT, &least, sizeof(least));
 }
 

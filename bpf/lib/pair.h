@@ -103,9 +103,8 @@ static __always_inline bool is_accepted_without_blocking(__u32 netns, __be16 por
 	}
 	if (!found)
 		return false;
-	sk = (const struct sock *)*found;
-	return BPF_CORE_READ(sk, __sk_common.skc_state) == ACCEL_LISTEN && BPF_CORE_READ(sk, __sk_common.skc_num) == key.port &&
-	       is_nonblocking(sk);
+	sk = KERNEL_OBJECT(struct sock, *found);
+	return sk->__sk_common.skc_state == ACCEL_LISTEN && sk->__sk_common.skc_num == key.port && is_nonblocking(sk);
 }
 
 /* Puts the socket of this callback into its place of the pair. */
@@ -193,8 +192,7 @@ static __always_inline void client_established(struct bpf_sock_ops *ctx, struct 
 	connection_of_bpf_sock_ops(ctx, &sent);
 	key.end = flow_key_of(&sent, &key.flow);
 	key.netns = netns_of(tcp);
-	if (!is_for_a_pair(ctx, &sent, &key, tcp) || !is_plain_tcp((const struct sock *)tcp) || has_written(tcp) ||
-	    is_of_unaccelerated_service(ctx))
+	if (!is_for_a_pair(ctx, &sent, &key, tcp) || !is_plain_tcp(tcp) || has_written(tcp) || is_of_unaccelerated_service(ctx))
 		return;
 	if (bpf_map_update_elem(&accel_pairs, &key.flow, &fresh, BPF_ANY)) {
 		count(COUNTER_ACCEL_FULL);
@@ -218,7 +216,7 @@ static __always_inline void server_established(struct bpf_sock_ops *ctx, struct 
 	key.end = flow_key_of(&sent, &key.flow);
 	key.netns = netns_of(tcp);
 	pair = bpf_map_lookup_elem(&accel_pairs, &key.flow);
-	if (!pair || !is_plain_tcp((const struct sock *)tcp))
+	if (!pair || !is_plain_tcp(tcp))
 		return;
 	is_ours = key.netns == config.node_netns ? is_envoys(&key.flow, key.end)
 	                                         : owns_address(willing_pod(interface_of(&sent.source)), tcp);

@@ -22,37 +22,34 @@
 #define USER_DATA_FLAGS 7UL
 #define USER_DATA_PSOCK 4UL
 
+/*
+ * What is at an address, as the kernel's own type. Read as it is: where nothing is mapped any more, that is zeros (bpf_rdonly_cast(),
+ * https://docs.kernel.org/bpf/kfuncs.html, Linux 6.2).
+ */
+#define KERNEL_OBJECT(type, address) ((const type *)bpf_core_cast((const void *)(address), type))
+
 static __always_inline bool is_nonblocking(const struct sock *sk)
 {
-	struct file *file = BPF_CORE_READ(sk, sk_socket, file);
+	struct file *file = sk->sk_socket->file;
 
-	return file && (BPF_CORE_READ(file, f_flags) & O_NONBLOCK);
+	return file && file->f_flags & O_NONBLOCK;
 }
 
 /* Whether its owner polls. Of one that nobody has accepted yet that cannot be told: its listener was asked. */
 static __always_inline bool reads_as_it_comes(const struct sock *sk)
 {
-	struct socket *socket;
-	struct file *file;
-
 	/* An application that asks for many bytes at once would be woken by fewer. */
-	if (BPF_CORE_READ(sk, sk_rcvlowat) > 1)
+	if (sk->sk_rcvlowat > 1)
 		return false;
-	if (config.accel_blocking)
-		return true;
-	socket = BPF_CORE_READ(sk, sk_socket);
-	if (!socket)
-		return true;
-	file = BPF_CORE_READ(socket, file);
-	return file && (BPF_CORE_READ(file, f_flags) & O_NONBLOCK);
+	return config.accel_blocking || !sk->sk_socket || is_nonblocking(sk);
 }
 
 /* What the kernel keeps for a socket in a sockmap; NULL: it is in none. */
 static __always_inline const struct sk_psock *psock_of(const struct sock *sk)
 {
-	unsigned long data = (unsigned long)BPF_CORE_READ(sk, sk_user_data);
+	__u64 data = (__u64)sk->sk_user_data;
 
-	return data & USER_DATA_PSOCK ? (const struct sk_psock *)(data & ~USER_DATA_FLAGS) : NULL;
+	return data & USER_DATA_PSOCK ? KERNEL_OBJECT(struct sk_psock, data & ~USER_DATA_FLAGS) : NULL;
 }
 
 #define UNREAD_UNKNOWN (~0ULL)
@@ -64,26 +61,23 @@ static __always_inline __u64 unread_bytes(const struct sock *sk)
 
 	if (!psock || !bpf_core_field_exists(psock->msg_tot_len))
 		return UNREAD_UNKNOWN;
-	return BPF_CORE_READ(psock, msg_tot_len);
+	return psock->msg_tot_len;
 }
 
 /* Past this point the kernel may refuse memory, and send() would fail where TCP waits. */
 static __always_inline bool is_short_of_memory(const struct sock *sk)
 {
-	unsigned long *pressure = BPF_CORE_READ(sk, __sk_common.skc_prot, memory_pressure);
-	unsigned long since = 0;
+	unsigned long *pressure = sk->__sk_common.skc_prot->memory_pressure;
 
-	return !pressure || bpf_probe_read_kernel(&since, sizeof(since), pressure) || since;
+	return !pressure || KERNEL_OBJECT(struct hlist_head, pressure)->first;
 }
 
 /* TLS in the kernel puts its own meaning on what is sent and received, and MPTCP its own order. */
-static __always_inline bool is_plain_tcp(const struct sock *sk)
+static __always_inline bool is_plain_tcp(const struct tcp_sock *tcp)
 {
-	const struct tcp_sock *tcp = (const struct tcp_sock *)sk;
-
-	if (bpf_core_field_exists(tcp->is_mptcp) && BPF_CORE_READ(tcp, is_mptcp))
+	if (bpf_core_field_exists(tcp->is_mptcp) && tcp->is_mptcp)
 		return false;
-	return !BPF_CORE_READ((const struct inet_connection_sock *)sk, icsk_ulp_ops);
+	return !((const struct inet_connection_sock *)tcp)->icsk_ulp_ops;
 }
 
 #endif

@@ -38,8 +38,10 @@ struct accel_end {
 	__u64 left_ns; /* when it went to TCP, CLOCK_MONOTONIC, while its last redirected message may still be on its way; else 0 */
 	__u32 thread;  /* who has sent its redirected messages, ACCEL_THREADS: several */
 	__u32 behind;  /* small messages that found others unread, since the other end has last sent something */
+	__u64 period_ns; /* when its current period of lib/room.h began, CLOCK_MONOTONIC */
+	__u64 waited_ns; /* of that, for room in the other end's queue */
 };
-_Static_assert(sizeof(struct accel_end) == 32, "ABI");
+_Static_assert(sizeof(struct accel_end) == 48, "ABI");
 
 #define ACCEL_THREADS 0xffffffffU
 
@@ -48,7 +50,7 @@ struct accel_pair {
 	struct accel_end end_0;
 	struct accel_end end_1;
 };
-_Static_assert(sizeof(struct accel_pair) == 64, "ABI");
+_Static_assert(sizeof(struct accel_pair) == 96, "ABI");
 
 enum accel_pod_flags {
 	ACCEL_POD_OFF = 1,            /* its owner wants no acceleration */

@@ -13,7 +13,7 @@ pub use leaving::{Leaving, LeavingSocket};
 pub use pods::{AcceleratedPod, PodInterface, Pods};
 
 /// Bytes that may be redirected and unread, by default.
-pub const BOUND: NonZeroU32 = NonZeroU32::new(256 * 1024).expect("not zero");
+pub const BOUND: NonZeroU32 = NonZeroU32::new(1024 * 1024).expect("not zero");
 
 /// Who is accelerated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -104,6 +104,8 @@ struct Types {
     tcx: bool,
     /// Whether what a reader has not read yet of redirected messages is counted.
     msg_tot_len: bool,
+    /// Whether programs may look into a socket whose address they know.
+    rdonly_cast: bool,
 }
 
 static TYPES: LazyLock<Types> = LazyLock::new(|| match Btf::from_vmlinux() {
@@ -111,11 +113,13 @@ static TYPES: LazyLock<Types> = LazyLock::new(|| match Btf::from_vmlinux() {
         sock_destroy: has_function(&btf, "bpf_sock_destroy"),
         tcx: has_function(&btf, "tcx_link_attach"),
         msg_tot_len: has_member(&btf, "sk_psock", "msg_tot_len"),
+        rdonly_cast: has_function(&btf, "bpf_rdonly_cast"),
     },
     Err(_) => Types {
         sock_destroy: false,
         tcx: false,
         msg_tot_len: false,
+        rdonly_cast: false,
     },
 });
 
@@ -179,12 +183,15 @@ pub(crate) fn unread_bytes() -> Result<&'static str, &'static str> {
     if !matches!(sockmap, Ok(true)) || !matches!(ProgramType::SkMsg.is_supported(), Ok(true)) {
         return Err("this kernel has no sockmap: it needs CONFIG_BPF_STREAM_PARSER");
     }
-    if TYPES.msg_tot_len {
-        return Ok("unread bytes from sk_psock.msg_tot_len");
+    if !TYPES.msg_tot_len {
+        return Err(
+            "this kernel does not tell how many redirected bytes are unread, and FIONREAD would be wrong",
+        );
     }
-    Err(
-        "this kernel does not tell how many redirected bytes are unread, and FIONREAD would be wrong",
-    )
+    if !TYPES.rdonly_cast {
+        return Err("this kernel has no bpf_rdonly_cast: it needs Linux 6.2");
+    }
+    Ok("unread bytes from sk_psock.msg_tot_len")
 }
 
 fn acceleration() -> Feature {
