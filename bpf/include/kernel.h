@@ -84,6 +84,7 @@ struct inet_connection_sock {
 };
 
 struct tcp_sock {
+	__u32 rcv_nxt;   /* the byte that is expected next */
 	__u32 snd_una;   /* first byte that is not acknowledged */
 	__u32 write_seq; /* after the last byte that was written */
 	__u8 bpf_sock_ops_cb_flags;

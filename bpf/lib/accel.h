@@ -150,8 +150,12 @@ static __always_inline void account(struct flow *flow, __u32 end, __u32 bytes)
 		flow_set(flow, FLOW_SHORT_CUT);
 	__sync_fetch_and_add(&sender->bytes, bytes);
 	__sync_fetch_and_add(&sender->packets, 1);
-	count_more(COUNTER_ACCELERATED_BYTES, bytes);
-	count(COUNTER_ACCELERATED_MESSAGES);
+}
+
+/* Of the socket that sends. */
+static __always_inline __u32 netns_of_message(const struct sk_msg_md *msg)
+{
+	return KERNEL_OBJECT(struct sock, msg->sk)->__sk_common.skc_net.net->ns.inum;
 }
 
 /* Messages always pass: to the peer's queue where that was arranged, else to TCP. */
@@ -161,13 +165,17 @@ static __always_inline int accelerate(struct sk_msg_md *msg)
 	struct accel_key key = {};
 	struct accel_end *own, *peer;
 	struct accel_pair *pair;
+	struct flow *flow = NULL;
 	enum counter why;
-	struct flow *flow;
+	bool is_within;
 	__u32 end;
 
 	connection_of_sk_msg_md(msg, &sent);
 	end = either(flow_key_of(&sent, &key.flow));
-	pair = bpf_map_lookup_elem(&accel_pairs, &key.flow);
+	is_within = is_within_namespace(&key.flow);
+	if (is_within)
+		key.netns = netns_of_message(msg);
+	pair = bpf_map_lookup_elem(&accel_pairs, &key);
 	if (!pair)
 		return SK_PASS;
 	own = end_of_pair(pair, end);
@@ -179,9 +187,11 @@ static __always_inline int accelerate(struct sk_msg_md *msg)
 		return SK_PASS;
 	}
 	why = obstacle(msg, own, peer);
-	flow = why ? NULL : allowed_flow(&key.flow);
-	if (!why && !flow)
-		why = COUNTER_TCP_POLICY;
+	/* What stays in one namespace passes no interface that policy is asked at. */
+	if (!why && !is_within) {
+		flow = allowed_flow(&key.flow);
+		why = flow ? NO_OBSTACLE : COUNTER_TCP_POLICY;
+	}
 	if (!why) {
 		if (!claim(own))
 			return SK_PASS;
@@ -193,7 +203,10 @@ static __always_inline int accelerate(struct sk_msg_md *msg)
 		return SK_PASS;
 	}
 	note_thread(own);
-	account(flow, end, msg->size);
+	if (flow)
+		account(flow, end, msg->size);
+	count_more(COUNTER_ACCELERATED_BYTES, msg->size);
+	count(COUNTER_ACCELERATED_MESSAGES);
 	return SK_PASS;
 }
 

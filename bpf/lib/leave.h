@@ -100,7 +100,8 @@ static __always_inline bool is_at_rest(const struct sock *sk)
 /* Whether nothing will be redirected to this socket any more. */
 static __always_inline bool is_settled(const struct accel_key *key, const struct sock *sk)
 {
-	struct accel_pair *pair = bpf_map_lookup_elem(&accel_pairs, &key->flow);
+	struct accel_key pair_key = pair_key_of(key);
+	struct accel_pair *pair = bpf_map_lookup_elem(&accel_pairs, &pair_key);
 	struct accel_end *own, *writer;
 
 	/* The other end is closed. */

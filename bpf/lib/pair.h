@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* Which connections have both ends in local pods, or one of them at the node's Envoy, and how a pair of sockets is made and forgotten. */
+/* Which connections have both ends in local pods, or in one, or one of them at the node's Envoy, and how a pair of sockets is made and forgotten. */
 #ifndef WEFT_LIB_PAIR_H
 #define WEFT_LIB_PAIR_H
 
@@ -10,6 +10,7 @@
 #include "identity.h"
 #include "proxy_state.h"
 #include "reader.h"
+#include "within.h"
 
 #define ACCEL_AF_INET6 10
 
@@ -144,13 +145,17 @@ static __always_inline bool polls(const struct tcp_sock *tcp)
 	return config.accel_blocking || is_nonblocking((const struct sock *)tcp);
 }
 
+static __always_inline bool takes_polling(__u32 netns, const struct packet *sent, __u16 family)
+{
+	return config.accel_blocking || is_accepted_without_blocking(netns, sent->destination_port, family);
+}
+
 /* Whether the pod takes part, where none of these flags is set, and so does who listens there. */
 static __always_inline bool is_open_pod(__u32 interface, const struct packet *sent, __u16 family, __u32 flags)
 {
 	struct accel_pod *pod = willing_pod(interface);
 
-	return pod && !(pod->flags & flags) &&
-	       (config.accel_blocking || is_accepted_without_blocking(pod->netns, sent->destination_port, family));
+	return pod && !(pod->flags & flags) && takes_polling(pod->netns, sent, family);
 }
 
 /* Whether it is opened to a service that has opted out, and that Envoy takes: those that the kernel takes are known by their sockets. */
@@ -166,8 +171,11 @@ static __always_inline bool is_of_unaccelerated_vip(const struct packet *sent)
 static __always_inline bool is_for_a_pair(struct bpf_sock_ops *ctx, const struct packet *sent, const struct accel_key *key,
                                           struct tcp_sock *tcp)
 {
-	__u32 interface = interface_of(&sent->destination), own;
+	__u32 interface, own;
 
+	if (is_within_namespace(&key->flow))
+		return is_willing_namespace(key->netns) && polls(tcp) && takes_polling(key->netns, sent, ctx->family);
+	interface = interface_of(&sent->destination);
 	if (key->netns == config.node_netns)
 		return interface && polls(tcp) && is_envoys(&key->flow, key->end) &&
 		       is_open_pod(interface, sent, ctx->family, ACCEL_POD_OFF_FROM_ENVOY);
@@ -186,7 +194,7 @@ static __always_inline bool is_for_a_pair(struct bpf_sock_ops *ctx, const struct
 static __always_inline void client_established(struct bpf_sock_ops *ctx, struct tcp_sock *tcp)
 {
 	struct packet sent = {};
-	struct accel_key key = {};
+	struct accel_key key = {}, pair_key;
 	struct accel_pair fresh = {}, *pair;
 
 	connection_of_bpf_sock_ops(ctx, &sent);
@@ -194,33 +202,51 @@ static __always_inline void client_established(struct bpf_sock_ops *ctx, struct 
 	key.netns = netns_of(tcp);
 	if (!is_for_a_pair(ctx, &sent, &key, tcp) || !is_plain_tcp(tcp) || has_written(tcp) || is_of_unaccelerated_service(ctx))
 		return;
-	if (bpf_map_update_elem(&accel_pairs, &key.flow, &fresh, BPF_ANY)) {
+	pair_key = pair_key_of(&key);
+	if (bpf_map_update_elem(&accel_pairs, &pair_key, &fresh, BPF_ANY)) {
 		count(COUNTER_ACCEL_FULL);
 		return;
 	}
-	pair = bpf_map_lookup_elem(&accel_pairs, &key.flow);
+	pair = bpf_map_lookup_elem(&accel_pairs, &pair_key);
 	if (!pair || enter(ctx, &key, end_of_pair(pair, key.end), tcp))
 		return;
 	count(COUNTER_ACCEL_FULL);
-	bpf_map_delete_elem(&accel_pairs, &key.flow);
+	bpf_map_delete_elem(&accel_pairs, &pair_key);
+}
+
+/*
+ * Whether this is what that socket talks to: each expects what the other sends first. Where something translates in between, another
+ * connection may have the addresses and ports that the client sees; initial sequence numbers (RFC 9293, 3.4.1) are not alike.
+ */
+static __always_inline bool is_other_half(const struct accel_end *client, const struct tcp_sock *tcp)
+{
+	const struct tcp_sock *peer = KERNEL_OBJECT(struct tcp_sock, client->sock);
+
+	return client->sock && peer->snd_una == tcp->rcv_nxt && peer->rcv_nxt == tcp->snd_una;
+}
+
+/* Whether the server's end is where its address says: with the node's Envoy, or in the namespace of the pod that has it. */
+static __always_inline bool is_own_end(const struct packet *sent, const struct accel_key *key, const struct tcp_sock *tcp)
+{
+	if (key->netns == config.node_netns)
+		return is_envoys(&key->flow, key->end);
+	return owns_address(willing_pod(interface_of(&sent->source)), tcp);
 }
 
 static __always_inline void server_established(struct bpf_sock_ops *ctx, struct tcp_sock *tcp)
 {
 	struct packet sent = {};
-	struct accel_key key = {};
+	struct accel_key key = {}, pair_key;
 	struct accel_pair *pair;
-	bool is_ours;
 
 	connection_of_bpf_sock_ops(ctx, &sent);
 	key.end = flow_key_of(&sent, &key.flow);
 	key.netns = netns_of(tcp);
-	pair = bpf_map_lookup_elem(&accel_pairs, &key.flow);
-	if (!pair || !is_plain_tcp(tcp))
+	pair_key = pair_key_of(&key);
+	pair = bpf_map_lookup_elem(&accel_pairs, &pair_key);
+	if (!pair || !is_plain_tcp(tcp) || !is_other_half(end_of_pair(pair, other(key.end)), tcp))
 		return;
-	is_ours = key.netns == config.node_netns ? is_envoys(&key.flow, key.end)
-	                                         : owns_address(willing_pod(interface_of(&sent.source)), tcp);
-	if (!is_ours)
+	if (!pair_key.netns && !is_own_end(&sent, &key, tcp))
 		return;
 	if (enter(ctx, &key, end_of_pair(pair, key.end), tcp))
 		count(COUNTER_ACCELERATED);
@@ -240,14 +266,16 @@ static __always_inline void remember_listener(__u32 netns, __u16 port, __u16 fam
 static __always_inline void closed(struct bpf_sock_ops *ctx, struct tcp_sock *tcp)
 {
 	struct packet sent = {};
-	struct flow_key key = {};
+	struct accel_key key = {};
 	struct accel_pair *pair;
 	__u64 sock = (__u64)tcp;
 	__u32 end;
 
 	bpf_map_delete_elem(&accel_leaving, &sock);
 	connection_of_bpf_sock_ops(ctx, &sent);
-	end = flow_key_of(&sent, &key);
+	end = flow_key_of(&sent, &key.flow);
+	key.netns = netns_of(tcp);
+	key = pair_key_of(&key);
 	pair = bpf_map_lookup_elem(&accel_pairs, &key);
 	if (pair && end_of_pair(pair, end)->sock == sock)
 		bpf_map_delete_elem(&accel_pairs, &key);

@@ -2,7 +2,7 @@
 /*
  * Same-node acceleration: what one pod's socket sends goes into another's queue of received messages, past TCP and IP.
  *
- * A pair is a TCP connection whose ends are sockets of two local pods, or of one and the node's Envoy. Each end has a direction, that of what it sends:
+ * A pair is a TCP connection whose ends are sockets of two local pods, of one and the node's Envoy, or both of one pod. Each end has a direction, that of what it sends:
  *
  *     pending --first message goes into the peer's queue--> accelerated --too much unread, or any doubt--> tcp
  *        \---------------first message does not-----------------------------------------------------------^
@@ -45,7 +45,10 @@ _Static_assert(sizeof(struct accel_end) == 48, "ABI");
 
 #define ACCEL_THREADS 0xffffffffU
 
-/* Value of `accel_pairs`, by flow: made as the client's end is established, deleted as either is closed. */
+/*
+ * Value of `accel_pairs`: made as the client's end is established, deleted as either is closed. Its key is a struct accel_key of which only
+ * the flow counts, and for connections within one namespace that namespace: 127.0.0.1 is another host in each.
+ */
 struct accel_pair {
 	struct accel_end end_0;
 	struct accel_end end_1;

@@ -16,7 +16,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, ACCEL_PAIRS);
-	__type(key, struct flow_key);
+	__type(key, struct accel_key);
 	__type(value, struct accel_pair);
 } accel_pairs __weak SEC(".maps");
 
@@ -27,6 +27,15 @@ struct {
 	__type(key, __u32);
 	__type(value, struct accel_pod);
 } accel_pods __weak SEC(".maps");
+
+/* Inode numbers of the network namespaces of pods whose connections within themselves are accelerated, each with 1. Written by the agent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u32);
+} accel_namespaces __weak SEC(".maps");
 
 /* A cache: of a listener that was pushed out the next connections stay on TCP. */
 struct {

@@ -135,6 +135,15 @@ pub(crate) struct AgentArgs {
     #[arg(long, env = "WEFT_ACCELERATION_BOUND", value_name = "BYTES", default_value_t = accel::BOUND)]
     pub(crate) acceleration_bound: NonZeroU32,
 
+    /// Whether connections within one pod, over its loopback interface, bypass TCP as well
+    #[arg(
+        long,
+        env = "WEFT_ACCELERATION_LOOPBACK",
+        value_name = "SWITCH",
+        default_value = "off"
+    )]
+    pub(crate) acceleration_loopback: Switch,
+
     /// What happens to connections about which no policy says anything
     #[arg(
         long,

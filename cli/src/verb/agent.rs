@@ -97,6 +97,7 @@ fn config(
         acceleration: Acceleration {
             mode: args.acceleration.into(),
             bound: args.acceleration_bound,
+            loopback: args.acceleration_loopback == Switch::On,
         },
         trust_domain: trust_domain.clone(),
         proxy: None,

@@ -3,6 +3,7 @@
 //! What the kernel does with it is in `bpf/include/abi/accel.h` and `bpf/accelerate.bpf.c`.
 
 mod leaving;
+mod namespaces;
 mod pods;
 
 use std::num::NonZeroU32;
@@ -34,12 +35,17 @@ pub struct Acceleration {
     pub mode: Mode,
     /// Bytes redirected and unread past which a direction goes back to TCP.
     pub bound: NonZeroU32,
+    /// Whether connections within one pod are accelerated as well.
+    pub loopback: bool,
 }
 
 impl Default for Acceleration {
     fn default() -> Self {
-        let mode = Mode::default();
-        Self { mode, bound: BOUND }
+        Self {
+            mode: Mode::default(),
+            bound: BOUND,
+            loopback: false,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Keeps `accel_pods`: in which network namespace each local pod's sockets are.
+//! Keeps `accel_pods`: in which network namespace each local pod's sockets are; and `accel_namespaces`.
 //!
 //! An address alone does not say whose socket it is, as whoever may make network namespaces gives addresses there as he likes.
 
@@ -17,6 +17,8 @@ use crate::interfaces::{
 };
 use crate::netns;
 use crate::tables::{Table, TableError};
+
+use super::namespaces::Namespaces;
 
 /// Key of `accel_pods`: the host side of a pod's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -82,6 +84,9 @@ fn interfaces(local: &LocalInterfaces, addresses: &BTreeSet<IpAddr>) -> BTreeSet
 /// The task that fills the table.
 pub struct Pods {
     table: Box<dyn Table<PodInterface, AcceleratedPod>>,
+    namespaces: Namespaces,
+    /// Whether connections within one pod are accelerated.
+    loopback: bool,
     listeners: SocketIterator,
     ends: OtherEnds,
     known: BTreeMap<PodInterface, AcceleratedPod>,
@@ -93,14 +98,18 @@ impl Pods {
     /// For the network namespace of the caller. Takes over what an earlier agent has written.
     ///
     /// # Errors
-    /// When a netlink socket is refused, or the table cannot be read.
+    /// When a netlink socket is refused, or a table cannot be read.
     pub fn new(
         table: Box<dyn Table<PodInterface, AcceleratedPod>>,
+        namespaces: Box<dyn Table<u32, u32>>,
+        loopback: bool,
         listeners: SocketIterator,
     ) -> io::Result<Self> {
         let known = table.entries().map_err(io::Error::other)?;
         Ok(Self {
             table,
+            namespaces: Namespaces::new(namespaces)?,
+            loopback,
             listeners,
             ends: OtherEnds::new()?,
             known: known.into_iter().collect(),
@@ -155,6 +164,8 @@ impl Pods {
         self.table.write(&fresh).map_err(io::Error::other)?;
         self.known.extend(fresh);
         self.find_listeners(&found, open.values().map(AsRef::as_ref))?;
+        let within = self.known.values().filter(|_| self.loopback);
+        self.namespaces.write(within)?;
         Ok(found.len() == wanted.len())
     }
 

@@ -222,8 +222,13 @@ pub async fn run_on(
         tasks.spawn("end of acceleration", async {
             leaving.run(token).await.map_err(|e| e.to_string())
         });
-        let pods =
-            Pods::new(accelerated.pods, accelerated.listeners).map_err(AgentError::Interfaces)?;
+        let pods = Pods::new(
+            accelerated.pods,
+            accelerated.namespaces,
+            config.acceleration.loopback,
+            accelerated.listeners,
+        );
+        let pods = pods.map_err(AgentError::Interfaces)?;
         let (interfaces, wanted) = (local.clone(), wanted_pods.clone());
         let token = drain.clone();
         tasks.spawn("acceleration of pods", async {

@@ -111,6 +111,8 @@ impl LeavingCount {
 pub struct Accelerated {
     /// Who takes part.
     pub pods: Box<dyn Table<PodInterface, AcceleratedPod>>,
+    /// Network namespaces within which connections are accelerated, by inode number.
+    pub namespaces: Box<dyn Table<u32, u32>>,
     /// Finds who listened before.
     pub listeners: SocketIterator,
     /// Sockets to be taken out of the sockmap, by kernel address.
@@ -143,9 +145,11 @@ impl Loaded {
             .update(&0_u32.to_ne_bytes(), &on, MapFlags::ANY)
             .map_err(failed("switching acceleration on"))?;
         let pods = BpfTable::new("accel_pods", self.map("accel_pods")?)?;
+        let namespaces = BpfTable::new("accel_namespaces", self.map("accel_namespaces")?)?;
         let leaving = BpfTable::new("accel_leaving", self.map("accel_leaving")?)?;
         Ok(Some(Accelerated {
             pods: Box::new(pods),
+            namespaces: Box::new(namespaces),
             listeners: SocketIterator(self.iterator("weft_accel_listeners", None)?),
             leaving: Box::new(leaving),
             leaving_count: LeavingCount(self.map(SETTINGS)?),

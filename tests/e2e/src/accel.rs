@@ -15,6 +15,34 @@ use crate::wait::{LONG, eventually};
 /// How long one scenario may take on a loaded machine.
 const WITHIN: Duration = Duration::from_secs(180);
 
+/// Scenarios in which bytes are accelerated, and neither end may notice. See `peers/accel`.
+pub const SCENARIOS: [&str; 24] = [
+    "ping",
+    "hello",
+    "both",
+    "both-small",
+    "half",
+    "half-back",
+    "late-reader",
+    "broken-pipe",
+    "reset",
+    "killed",
+    "peek",
+    "fionread",
+    "lowat",
+    "epoll",
+    "epoll-edge",
+    "short-reads",
+    "iovecs",
+    "writev",
+    "cork",
+    "sendfile",
+    "splice",
+    "outq",
+    "fork",
+    "passed",
+];
+
 /// Two pods on node n1, and what an agent with these options makes of them.
 pub struct Pair {
     /// Both pods and the node.
@@ -113,13 +141,50 @@ impl Pair {
         server: SocketAddr,
         asked: SocketAddr,
     ) -> Result<(Process, Process)> {
-        let accepts = self.end("server", "server", scenario, server)?;
+        self.begin_between(["server", "client"], scenario, server, asked)
+    }
+
+    /// Starts both ends in one pod.
+    ///
+    /// # Errors
+    /// When one does not start.
+    pub fn begin_within(
+        &self,
+        pod: &str,
+        scenario: &str,
+        at: SocketAddr,
+    ) -> Result<(Process, Process)> {
+        self.begin_between([pod, pod], scenario, at, at)
+    }
+
+    /// Starts both ends in one pod, where something brings who asks for `asked` to the server.
+    ///
+    /// # Errors
+    /// When one does not start.
+    pub fn begin_translated(
+        &self,
+        pod: &str,
+        scenario: &str,
+        server: SocketAddr,
+        asked: SocketAddr,
+    ) -> Result<(Process, Process)> {
+        self.begin_between([pod, pod], scenario, server, asked)
+    }
+
+    fn begin_between(
+        &self,
+        [takes, opens]: [&str; 2],
+        scenario: &str,
+        server: SocketAddr,
+        asked: SocketAddr,
+    ) -> Result<(Process, Process)> {
+        let accepts = self.end(takes, "server", scenario, server)?;
         eventually(LONG, || {
             let said = accepts.stderr();
             ensure!(accepts.stdout().contains("listening"), "{said}");
             Ok(())
         })?;
-        let connects = self.end("client", "client", scenario, asked)?;
+        let connects = self.end(opens, "client", scenario, asked)?;
         Ok((accepts, connects))
     }
 

@@ -2,35 +2,8 @@
 
 use anyhow::ensure;
 use weft_e2e::Result;
-use weft_e2e::accel::Pair;
+use weft_e2e::accel::{Pair, SCENARIOS};
 
-/// Scenarios in which bytes are accelerated, and neither end may notice. See `peers/accel`.
-const SCENARIOS: [&str; 24] = [
-    "ping",
-    "hello",
-    "both",
-    "both-small",
-    "half",
-    "half-back",
-    "late-reader",
-    "broken-pipe",
-    "reset",
-    "killed",
-    "peek",
-    "fionread",
-    "lowat",
-    "epoll",
-    "epoll-edge",
-    "short-reads",
-    "iovecs",
-    "writev",
-    "cork",
-    "sendfile",
-    "splice",
-    "outq",
-    "fork",
-    "passed",
-];
 /// Scenarios of sockets that block.
 const BLOCKING: [&str; 3] = ["waitall", "signals", "timeout"];
 
