@@ -79,15 +79,15 @@ pub fn load_with(
     })
 }
 
-/// Loads all programs with maps of their own and lets go of them; returns how many there are.
+/// Loads all programs, those of acceleration among them or not, with maps of their own and lets go of them; returns how many there are.
 ///
 /// # Errors
 /// When the kernel refuses.
-pub fn trial_load() -> Result<usize, BpfError> {
-    let object = part::open(true)?
-        .load()
-        .map_err(failed("loading the BPF programs"))?;
-    Ok(object.progs().count())
+pub fn trial_load(accelerated: bool) -> Result<usize, BpfError> {
+    let object = part::open(accelerated)?;
+    let count = object.progs().filter(|program| program.autoload()).count();
+    object.load().map_err(failed("loading the BPF programs"))?;
+    Ok(count)
 }
 
 fn load_parts(

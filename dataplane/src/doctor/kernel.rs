@@ -189,7 +189,7 @@ pub(crate) fn unread_bytes() -> Result<&'static str, &'static str> {
         );
     }
     if !TYPES.rdonly_cast {
-        return Err("this kernel has no bpf_rdonly_cast: it needs Linux 6.2");
+        return Err("this kernel has no bpf_rdonly_cast(): it needs Linux 6.2");
     }
     Ok("unread bytes from sk_psock.msg_tot_len")
 }
@@ -206,7 +206,7 @@ fn acceleration() -> Feature {
 }
 
 fn trial_load() -> Feature {
-    let result = bpf::trial_load();
+    let result = bpf::trial_load(unread_bytes().is_ok());
     Feature {
         name: "programs load",
         available: result.is_ok(),

@@ -110,7 +110,28 @@ def sleeper_server(sock, total=64 * MIB):
     assert got == total, f"{got} bytes of {total}"
 
 
+def stream_client(sock, total=2 * MIB, message=16384):
+    ping_once(sock)
+    data = noise(8, MIB)
+    for at in range(0, total, message):
+        send(sock, data[at % MIB : at % MIB + message])
+    expect(sock, b"done")
+
+
+def stream_server(sock, total=2 * MIB):
+    """Reads as fast as it can, and compares as it goes without ever being away for long."""
+    data, got = noise(8, MIB) * 2, 0
+    echo_once(sock)
+    while got < total:
+        part = recv_some(sock)
+        assert part, "the end came early"
+        assert part == data[got % MIB : got % MIB + len(part)], f"wrong after byte {got}"
+        got += len(part)
+    send(sock, b"done")
+
+
 SCENARIOS = {
+    "stream": (stream_client, stream_server),
     "ping": (ping_client, ping_server),
     "hello": (hello_client, hello_server),
     "both": (lambda s: both_at_once(s, 1, 2), lambda s: both_at_once(s, 2, 1)),
