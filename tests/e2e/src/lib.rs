@@ -14,6 +14,7 @@ pub mod crowd;
 pub mod envoy;
 pub mod gopeer;
 pub mod http;
+pub mod joined;
 pub mod mesh;
 pub mod nginx;
 pub mod otelcol;

@@ -1,6 +1,7 @@
 //! What pods and their node's Envoy exchange goes from socket to socket too: both legs of layer 7, and both ends of a tunnel.
 
 use std::fs;
+use std::ops::Deref;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,26 +9,17 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 use tempfile::TempDir;
 use weft_e2e::accel::count;
-use weft_e2e::http::{curl, service, wait_status, with_envoy};
+use weft_e2e::http::{curl, wait_status, with_envoy};
+use weft_e2e::joined::{Joined, pods, web_goes_to};
 use weft_e2e::mesh::{TARGET, vips};
 use weft_e2e::nginx::{self, SIZES};
 use weft_e2e::wait::LONG;
 use weft_e2e::{Result, eventually};
-use weft_lab::{Lab, Pod, PodSpec, Process, Weft, WeftOptions};
+use weft_lab::{Pod, Process, WeftOptions};
 
-/// The control plane's, on node n2.
-const CONTROL: u16 = 15_010;
 /// Nothing here takes so long, also on a machine that does much else.
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// Requests to service web go to pod near.
-const ROUTE: &str = "apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: web, namespace: default}
-spec:
-  parentRefs: [{group: '', kind: Service, name: web}]
-  rules: [{backendRefs: [{name: near, port: 80}]}]
-";
 /// Pod near is told nothing but these.
 const METHODS: &str = "apiVersion: security.istio.io/v1
 kind: AuthorizationPolicy
@@ -58,69 +50,39 @@ spec:
 struct Site {
     // Dropped before the lab.
     _servers: Vec<Process>,
-    agents: Vec<Weft>,
-    _control: Weft,
-    lab: Lab,
+    joined: Joined,
     folder: TempDir,
+}
+
+impl Deref for Site {
+    type Target = Joined;
+
+    fn deref(&self) -> &Joined {
+        &self.joined
+    }
 }
 
 impl Site {
     fn start() -> Result<Self> {
-        let pod = |name: &str, node: &str| {
-            PodSpec::new(name, node)
-                .label("app", name)
-                .service_account(name)
-        };
-        let lab = Lab::builder()
-            .node("n1")
-            .node("n2")
-            .pod(pod("client", "n1"))
-            .pod(pod("near", "n1"))
-            .pod(pod("far", "n2"))
-            .build()?;
-        lab.publish()?;
-        for (name, index) in [("near", 1), ("far", 2), ("web", 3)] {
-            let yaml = service(name, index).yaml();
-            lab.manifests().write(&format!("service-{name}"), &yaml)?;
-        }
-        let node = lab.node("n2")?;
-        let control = Weft::control(&node, lab.manifests(), CONTROL, WeftOptions::default())?;
-        let address = format!("{}:{CONTROL}", node.addresses().v4);
+        let pods = pods(&[("client", "n1"), ("near", "n1"), ("far", "n2")]);
         let options = with_envoy().arg("--acceleration").arg("auto");
-        let nodes = lab.nodes().iter();
-        let agents: Vec<Weft> = nodes
-            .map(|node| Weft::agent(node, &address, options.clone()))
-            .collect::<Result<_, _>>()?;
-        for agent in &agents {
-            agent.wait_ready(LONG)?;
-        }
+        let joined = Joined::start(pods, WeftOptions::default(), &options)?;
         let folder = tempfile::tempdir()?;
         let mut servers = Vec::new();
         for name in ["near", "far"] {
             let own = folder.path().join(name);
             fs::create_dir(&own)?;
-            servers.push(nginx::command(&lab.pod(name)?, &own, TARGET, "")?.spawn()?);
+            servers.push(nginx::command(&joined.pod(name)?, &own, TARGET, "")?.spawn()?);
         }
         Ok(Self {
             _servers: servers,
-            agents,
-            _control: control,
-            lab,
+            joined,
             folder,
         })
     }
 
-    fn apply(&self, file: &str, text: &str) -> Result {
-        Ok(self.lab.manifests().write(file, text)?)
-    }
-
     fn client(&self) -> Result<Pod> {
-        Ok(self.lab.pod("client")?)
-    }
-
-    fn agent(&self, node: &str) -> Result<&Weft> {
-        let found = self.agents.iter().find(|a| a.node().name() == node);
-        found.with_context(|| format!("no node {node}"))
+        self.pod("client")
     }
 
     fn counts(&self, node: &str) -> Result<(u64, u64)> {
@@ -166,6 +128,18 @@ impl Site {
         Ok(command.run(WITHIN)?.success()?.stdout)
     }
 
+    /// Over both families: files and requests to a service, with so many accelerated connections on each of these nodes.
+    fn exchange(&self, service: u16, server: &str, legs: &[(&str, u64)]) -> Result {
+        for base in bases(service) {
+            for (node, legs) in legs {
+                self.wait_accelerated(&format!("{base}/f900"), node, *legs)?;
+            }
+            self.exchange_files(&base, server)?;
+            self.flood(&base)?;
+        }
+        Ok(())
+    }
+
     /// Files of all sizes are fetched from and put to this server, and are what they were.
     fn exchange_files(&self, base: &str, server: &str) -> Result {
         let got = self.folder.path().join("got");
@@ -198,11 +172,6 @@ impl Site {
         }
         Ok(())
     }
-
-    fn flows(&self, node: &str) -> Result<Vec<Value>> {
-        let args = ["flows", "--last", "500", "-o", "json"];
-        Ok(self.agent(node)?.cli(&args)?.json_lines()?)
-    }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
@@ -217,15 +186,11 @@ fn bases(index: u16) -> [String; 2] {
 #[test]
 fn requests_go_from_socket_to_socket_on_both_legs() -> Result {
     let site = Site::start()?;
-    site.apply("route", ROUTE)?;
-    for base in bases(3) {
-        site.wait_accelerated(&format!("{base}/f900"), "n1", 2)?;
-        site.exchange_files(&base, "near")?;
-        site.flood(&base)?;
-    }
+    site.apply("route", &web_goes_to("near"))?;
+    site.exchange(3, "near", &[("n1", 2)])?;
     let vip = vips(3)[0].ip().to_string();
     eventually(LONG, || {
-        let flows = site.flows("n1")?;
+        let flows = site.flows("n1", &[])?;
         let closed = |to: &dyn Fn(&Value) -> bool| {
             flows.iter().any(|f| {
                 f["event"] == "close" && f["path"] == "envoy" && f["accelerated"] == true && to(f)
@@ -243,10 +208,8 @@ fn requests_go_from_socket_to_socket_on_both_legs() -> Result {
 fn requests_that_a_policy_judges_go_from_socket_to_socket_until_it_refuses_them() -> Result {
     let site = Site::start()?;
     site.apply("methods", METHODS)?;
+    site.exchange(1, "near", &[("n1", 2)])?;
     for base in bases(1) {
-        site.wait_accelerated(&format!("{base}/f900"), "n1", 2)?;
-        site.exchange_files(&base, "near")?;
-        site.flood(&base)?;
         let refused = curl(&site.client()?, &format!("{base}/f900"), &["-X", "DELETE"])?;
         ensure!(refused.status == 403, "{refused:?}");
     }
@@ -279,20 +242,13 @@ fn requests_that_a_policy_judges_go_from_socket_to_socket_until_it_refuses_them(
 fn tunnels_begin_and_end_from_socket_to_socket() -> Result {
     let site = Site::start()?;
     site.apply("strict", STRICT)?;
-    for base in bases(2) {
-        let url = format!("{base}/f900");
-        site.wait_accelerated(&url, "n1", 1)?;
-        site.wait_accelerated(&url, "n2", 1)?;
-        site.exchange_files(&base, "far")?;
-        site.flood(&base)?;
-    }
-    Ok(())
+    site.exchange(2, "far", &[("n1", 1), ("n2", 1)])
 }
 
 #[test]
 fn services_and_pods_may_opt_out() -> Result {
     let site = Site::start()?;
-    site.apply("route", ROUTE)?;
+    site.apply("route", &web_goes_to("near"))?;
     let url = format!("{}/f900", bases(3)[0]);
     site.wait_accelerated(&url, "n1", 2)?;
     // Envoy's leg is to a pod of service near, and whose the client's is says its address.
@@ -305,7 +261,7 @@ fn services_and_pods_may_opt_out() -> Result {
     }
     site.wait_accelerated(&url, "n1", 1)?;
     for pod in ["client", "near"] {
-        let mut manifest = site.lab.pod(pod)?.manifest().value();
+        let mut manifest = site.pod(pod)?.manifest().value();
         manifest["metadata"]["annotations"] = serde_json::json!({"weft.io/acceleration": "off"});
         site.apply(&format!("pod-{pod}"), &manifest.to_string())?;
     }

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use serde_json::Value;
 use weft_e2e::http::{Answer, curl, serve, service, start, urls, wait_status, with_envoy};
+use weft_e2e::joined::Joined;
 use weft_e2e::mesh::TARGET;
 use weft_e2e::wait::LONG;
 use weft_e2e::{Mesh, Result, eventually};
 use weft_lab::manifest::{ServiceManifest, ServicePort};
-use weft_lab::{Lab, LabBuilder, LoadOptions, Node, Pod, PodSpec, Weft, WeftOptions};
+use weft_lab::{Lab, LabBuilder, LoadOptions, Node, Pod, PodSpec, WeftOptions};
 
 fn pods() -> LabBuilder {
     let server = |name: &str, node: &str, app: &str| PodSpec::new(name, node).label("app", app);
@@ -245,29 +246,13 @@ fn nothing_refused(node: &Node) -> Result {
 /// The control plane in a process and on a node of its own: Envoy reaches it through its agent.
 #[test]
 fn an_agent_relays_what_the_control_plane_has_for_envoy() -> Result {
-    let lab = pods().build()?;
-    lab.publish()?;
-    for (name, index) in [("near", 1), ("far", 2), ("web", 3)] {
-        lab.manifests()
-            .write(&format!("service-{name}"), &service(name, index).yaml())?;
-    }
-    lab.manifests().write("route", &route(BOTH))?;
-    let node = lab.node("n2")?;
-    let _control = Weft::control(&node, lab.manifests(), 15010, WeftOptions::default())?;
-    let address = format!("{}:15010", node.addresses().v4);
-    let agents = lab
-        .nodes()
-        .iter()
-        .map(|node| Weft::agent(node, &address, with_envoy()))
-        .collect::<Result<Vec<_>, _>>()?;
-    for agent in &agents {
-        agent.wait_ready(LONG)?;
-    }
-    let _far = serve(&lab, "far", TARGET)?;
+    let joined = Joined::start(pods(), WeftOptions::default(), &with_envoy())?;
+    joined.apply("route", &route(BOTH))?;
+    let _far = serve(&joined.lab, "far", TARGET)?;
     for url in urls(3, "/far") {
-        wait_status(&lab.pod("client")?, &url, 200)?;
+        wait_status(&joined.pod("client")?, &url, 200)?;
     }
-    nothing_refused(&lab.node("n1")?)
+    nothing_refused(&joined.node("n1")?)
 }
 
 /// A copy comes from the node. The node is let in to its own pods whatever policies say; what pods have it send is not.

@@ -6,23 +6,15 @@ mod tunnels;
 use anyhow::ensure;
 use town::{MARKER, Town, peer_authentication};
 use weft_e2e::http::{curl, urls, wait_status};
+use weft_e2e::joined::web_goes_to;
 use weft_e2e::mesh::TARGET;
 use weft_e2e::wait::LONG;
 use weft_e2e::{Result, eventually};
 
-/// All of service web to far.
-const ROUTE: &str = "apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: web, namespace: default}
-spec:
-  parentRefs: [{group: '', kind: Service, name: web}]
-  rules: [{backendRefs: [{name: far, port: 80}]}]
-";
-
 #[test]
 fn requests_between_nodes_are_tls_on_the_wire_and_the_backend_sees_the_client() -> Result {
     let mut town = Town::start()?;
-    town.apply("route", ROUTE)?;
+    town.apply("route", &web_goes_to("far"))?;
     let client = town.pod("client")?;
     let own = client.addresses();
     for url in urls(3, &format!("/{MARKER}")) {
@@ -137,7 +129,7 @@ fn ports_and_disable_have_their_own_word() -> Result {
   portLevelMtls: {{{TARGET}: {{mode: DISABLE}}}}\n"
     );
     town.apply("far", &peer_authentication("STRICT", &spec))?;
-    town.apply("route", ROUTE)?;
+    town.apply("route", &web_goes_to("far"))?;
     let direct = town.url("far", 4, "/x")?;
     for url in [&direct, &urls(3, "/x")[0]] {
         wait_status(&client, url, 200)?;

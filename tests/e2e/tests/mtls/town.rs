@@ -1,14 +1,16 @@
 //! Two nodes with agents and Envoys, one control plane with a CA, and somebody who watches the wire.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
-use weft_e2e::http::{serve, service, with_envoy};
+use weft_e2e::http::{serve, with_envoy};
+use weft_e2e::joined::{Joined, pods};
 use weft_e2e::mesh::{TARGET, vips};
 use weft_e2e::wait::LONG;
 use weft_e2e::{Result, eventually};
-use weft_lab::{Lab, Node, Pod, PodSpec, Process, Weft, WeftOptions};
+use weft_lab::{Lab, Pod, Process, WeftOptions};
 
 /// What must not be seen between nodes.
 pub(crate) const MARKER: &str = "weft-plain-text-marker";
@@ -18,9 +20,7 @@ pub(crate) struct Town {
     // Dropped before the lab.
     wire: Process,
     _servers: Vec<Process>,
-    pub(crate) agents: Vec<Weft>,
-    _control: Weft,
-    pub(crate) lab: Lab,
+    pub(crate) joined: Joined,
 }
 
 pub(crate) fn fixture(name: &str) -> PathBuf {
@@ -41,6 +41,14 @@ spec:
     )
 }
 
+impl Deref for Town {
+    type Target = Joined;
+
+    fn deref(&self) -> &Joined {
+        &self.joined
+    }
+}
+
 impl Town {
     pub(crate) fn start() -> Result<Self> {
         Self::start_with(WeftOptions::default())
@@ -48,61 +56,25 @@ impl Town {
 
     /// With options for the control plane.
     pub(crate) fn start_with(options: WeftOptions) -> Result<Self> {
-        let pod = |name: &str, node: &str| {
-            PodSpec::new(name, node)
-                .label("app", name)
-                .service_account(name)
-        };
-        let lab = Lab::builder()
-            .node("n1")
-            .node("n2")
-            .pod(pod("client", "n1"))
-            .pod(pod("stranger", "n1"))
-            .pod(pod("near", "n1"))
-            .pod(pod("far", "n2"))
-            .build()?;
-        lab.publish()?;
-        for (name, index) in [("near", 1), ("far", 2), ("web", 3)] {
-            let yaml = service(name, index).yaml();
-            lab.manifests().write(&format!("service-{name}"), &yaml)?;
-        }
-        let control_node = lab.node("n2")?;
-        let control = Weft::control(&control_node, lab.manifests(), 15010, options)?;
-        let address = format!("{}:15010", control_node.addresses().v4);
-        let agents = lab
-            .nodes()
-            .iter()
-            .map(|node| Weft::agent(node, &address, with_envoy()))
-            .collect::<Result<Vec<_>, _>>()?;
-        for agent in &agents {
-            agent.wait_ready(LONG)?;
-        }
+        let pods = pods(&[
+            ("client", "n1"),
+            ("stranger", "n1"),
+            ("near", "n1"),
+            ("far", "n2"),
+        ]);
+        let joined = Joined::start(pods, options, &with_envoy())?;
         let mut servers = Vec::new();
         for name in ["near", "far"] {
             for port in [TARGET, TARGET + 1] {
-                servers.push(serve(&lab, name, port)?);
+                servers.push(serve(&joined.lab, name, port)?);
             }
         }
-        let wire = watch(&lab)?;
+        let wire = watch(&joined.lab)?;
         Ok(Self {
             wire,
             _servers: servers,
-            agents,
-            _control: control,
-            lab,
+            joined,
         })
-    }
-
-    pub(crate) fn pod(&self, name: &str) -> Result<Pod> {
-        Ok(self.lab.pod(name)?)
-    }
-
-    pub(crate) fn node(&self, name: &str) -> Result<Node> {
-        Ok(self.lab.node(name)?)
-    }
-
-    pub(crate) fn apply(&self, file: &str, text: &str) -> Result {
-        Ok(self.lab.manifests().write(file, text)?)
     }
 
     /// What has gone over the wire since the last call.
@@ -153,19 +125,9 @@ print('closed',flush=True)";
         Ok(idle)
     }
 
-    fn agent(&self, node: &str) -> Result<&Weft> {
-        let found = self.agents.iter().find(|a| a.node().name() == node);
-        found.with_context(|| format!("no node {node}"))
-    }
-
     pub(crate) fn cli(&self, node: &str, args: &[&str]) -> Result<String> {
         let output = self.agent(node)?.cli(args)?;
         Ok(format!("{}{}", output.stdout, output.stderr))
-    }
-
-    pub(crate) fn flows(&self, node: &str, args: &[&str]) -> Result<Vec<Value>> {
-        let words = [&["flows", "--last", "500", "-o", "json"], args].concat();
-        Ok(self.agent(node)?.cli(&words)?.json_lines()?)
     }
 
     /// The folder of the control plane's CA.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use weft_e2e::http::envoy_below;
 use weft_e2e::wait::LONG;
 use weft_e2e::{Result, eventually};
 use weft_lab::{Pod, WeftOptions};
@@ -235,19 +236,10 @@ fn certificates_are_replaced_and_no_connection_notices() -> Result {
 
 /// Process number of a node's Envoy, found by its agent.
 fn envoy_of(town: &mut Town, node: &str) -> Result<i32> {
-    let agents = &mut town.agents;
+    let agents = &mut town.joined.agents;
     let agent = agents.iter_mut().find(|a| a.node().name() == node);
     let agent = agent.context("an agent")?.process().pid();
-    for task in std::fs::read_dir(format!("/proc/{agent}/task"))? {
-        let children = std::fs::read_to_string(task?.path().join("children")).unwrap_or_default();
-        for child in children.split_whitespace() {
-            let name = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap_or_default();
-            if name.starts_with("envoy") {
-                return Ok(child.parse()?);
-            }
-        }
-    }
-    anyhow::bail!("no Envoy below {agent}")
+    envoy_below(agent)
 }
 
 #[test]
