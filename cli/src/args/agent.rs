@@ -121,6 +121,17 @@ pub(crate) struct AgentArgs {
     #[arg(long, env = "WEFT_ENVOY", value_name = "PATH", default_value = "auto")]
     pub(crate) envoy: EnvoyChoice,
 
+    /// Nice value of Envoy's threads: one serves all pods of the node, and by itself gets no more of a busy processor than each of them
+    #[arg(
+        long,
+        env = "WEFT_ENVOY_NICE",
+        value_name = "NICE",
+        default_value_t = ENVOY_NICE,
+        allow_negative_numbers = true,
+        value_parser = clap::value_parser!(i32).range(-20..=19)
+    )]
+    pub(crate) envoy_nice: i32,
+
     /// Same-node acceleration: whose connections between pods of this node bypass TCP. Where the kernel lacks it, nobody's.
     /// docs/acceleration.md says whose programs have to opt out before it is switched on
     #[arg(
@@ -168,12 +179,18 @@ pub(crate) struct EnvoyProcessArgs {
     #[arg(long = "own-cgroup")]
     pub(crate) cgroup: PathBuf,
 
+    /// Nice value, if it may have that
+    #[arg(long, allow_negative_numbers = true)]
+    pub(crate) nice: i32,
+
     /// Envoy and its own words
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }
 
 /// Default of `--bpffs`.
+/// Three times the weight of a thread with 0 (`sched_prio_to_weight` of kernel/sched/core.c).
+const ENVOY_NICE: i32 = -5;
 pub(crate) const DEFAULT_BPFFS: &str = "/sys/fs/bpf/weft";
 /// Default of `--metrics`: given up with a warning where the port is taken, so that several agents run side by side.
 const DEFAULT_METRICS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 15_020);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal, setpriority_process};
 use weft_dataplane::agent::AgentConfig;
 use weft_l7_proxy::{Supervisor, find};
 
@@ -35,6 +35,8 @@ pub(super) async fn supervisor(
         std::process::id().to_string().into(),
         "--own-cgroup".into(),
         config.cgroup.join(CGROUP),
+        "--nice".into(),
+        args.envoy_nice.to_string().into(),
         "--".into(),
     ];
     Ok(Some(Supervisor::new(
@@ -63,6 +65,10 @@ pub(crate) fn run(args: &EnvoyProcessArgs) -> Result<()> {
     }
     join_cgroup(&args.cgroup)
         .with_context(|| format!("joining the cgroup {}", args.cgroup.display()))?;
+    if let Err(e) = setpriority_process(None, args.nice) {
+        // Without CAP_SYS_NICE. Envoy's log is the agent's.
+        eprintln!("Envoy has no nice value of {}: {e}", args.nice);
+    }
     let (program, words) = args.command.split_first().context("no command is given")?;
     let error = Command::new(program).args(words).exec();
     Err(error).with_context(|| format!("starting {}", PathBuf::from(program).display()))

@@ -79,7 +79,8 @@ capabilities:
   drop: [ALL]
   # BPF, PERFMON: programs, maps, iterators. NET_ADMIN: attaching, destroying sockets, Envoy's transparent
   # sockets. SYS_ADMIN, SYS_PTRACE: entering the network namespaces of pods to close connections there.
-  add: [BPF, PERFMON, NET_ADMIN, SYS_ADMIN, SYS_PTRACE]
+  # SYS_NICE: Envoy's nice value.
+  add: [BPF, PERFMON, NET_ADMIN, SYS_ADMIN, SYS_PTRACE, SYS_NICE]
 seccompProfile:
   type: RuntimeDefault
 {{- end }}

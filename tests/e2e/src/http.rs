@@ -176,7 +176,14 @@ pub fn urls(index: u16, path: &str) -> [String; 2] {
 /// # Errors
 /// When there is none.
 pub fn envoy_of(mesh: &mut Mesh, node: &str) -> Result<i32> {
-    let agent = mesh.weft(node)?.process().pid();
+    envoy_below(mesh.weft(node)?.process().pid())
+}
+
+/// Process id of the Envoy that this agent has started.
+///
+/// # Errors
+/// When there is none.
+pub fn envoy_below(agent: u32) -> Result<i32> {
     for task in std::fs::read_dir(format!("/proc/{agent}/task"))? {
         let children = std::fs::read_to_string(task?.path().join("children")).unwrap_or_default();
         for child in children.split_whitespace() {

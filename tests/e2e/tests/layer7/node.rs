@@ -147,3 +147,37 @@ fn early_demux(node: &Node) -> Result<String> {
         .arg("/proc/sys/net/ipv4/tcp_early_demux");
     Ok(setting.run(LONG)?.success()?.stdout.trim().to_owned())
 }
+
+#[test]
+fn envoy_weighs_more_than_a_pod_or_as_its_user_wants() -> Result {
+    for (more, wanted) in [(None, -5), (Some("0"), 0), (Some("7"), 7)] {
+        let options = match more {
+            Some(nice) => with_envoy().arg("--envoy-nice").arg(nice),
+            None => with_envoy(),
+        };
+        let mut mesh = Mesh::start_with(pods(), &options)?;
+        let envoy = envoy_of(&mut mesh, "n1")?;
+        let nice = nice_values(envoy)?;
+        ensure!(nice.len() > 2, "no workers: {nice:?}");
+        ensure!(nice.iter().all(|n| *n == wanted), "{more:?}: {nice:?}");
+        let agent = nice_values(mesh.weft("n1")?.process().pid())?;
+        ensure!(agent.iter().all(|n| *n == 0), "the agent's: {agent:?}");
+    }
+    Ok(())
+}
+
+/// Of each thread, from proc_pid_stat(5).
+fn nice_values(pid: impl std::fmt::Display) -> Result<Vec<i32>> {
+    const NICE: usize = 19;
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"))?;
+    let stats =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+    stats
+        .map(|stat| {
+            // After the name, which may have blanks in it and is the second.
+            let fields = stat.rsplit_once(") ").context("a stat file")?.1;
+            let nice = fields.split(' ').nth(NICE - 3).context("fields")?;
+            Ok(nice.parse()?)
+        })
+        .collect()
+}
