@@ -183,6 +183,25 @@ impl Mesh {
         Ok(())
     }
 
+    /// Waits until a pod that has just come to `node` has its policy. Until the agent sees the pod nobody refuses what is sent to it, and
+    /// from then on everything: an answer alone says nothing of the next one.
+    ///
+    /// # Errors
+    /// When it does not get there.
+    pub fn wait_judged(&mut self, pod: &str, node: &str) -> Result {
+        let weft = self.weft(node)?;
+        eventually(LONG, || {
+            let rows = weft.cli_json(&["workloads", &format!("default/{pod}")])?;
+            ensure!(
+                rows.as_array().is_some_and(|rows| !rows.is_empty()),
+                "{node} does not know {pod}"
+            );
+            let status = status(weft)?;
+            ensure!(status["ready"] == true, "{}", status["reasons"]);
+            Ok(())
+        })
+    }
+
     /// Waits until no node has `service` any more.
     ///
     /// # Errors

@@ -315,6 +315,7 @@ fn changed_added_and_removed_manifests_take_effect() -> Result {
     mesh.serve(&["newcomer"])?;
     mesh.apply("pod-newcomer", &newcomer.manifest().yaml())?;
     mesh.wait_ready_backends("default/web", 4)?;
+    mesh.wait_judged("newcomer", "n1")?;
     lands_on(vips(0)[0], &["near", "far", "farther", "newcomer"])?;
 
     // A pod that is not ready any more.

@@ -137,8 +137,10 @@ fn datagrams_go_on_to_another_backend_when_theirs_goes_away() -> Result {
             .serve_with(&[name], &weft_lab::ServeOptions::udp(TARGET))?;
     }
     site.service(&json!({"selector": {"app": "other"}}), &[], 2)?;
+    for (name, node) in [("one", "n1"), ("two", "n2")] {
+        site.mesh.wait_judged(name, node)?;
+    }
     let at = site.node_ports("n1")?[0];
-    // A pod that has just come is refused everything until it has its policy.
     eventually(LONG, || {
         let attempts = site
             .client()?
