@@ -6,6 +6,12 @@
 #include "flow.h"
 
 #define SECOND_NS 1000000000ULL
+#define NEVER_NS ((__s64)(~0ULL >> 1))
+
+static __always_inline __s64 lesser(__s64 one, __s64 other)
+{
+	return one < other ? one : other;
+}
 
 static __always_inline __u32 tcp_idle_s(const struct flow *flow, const struct ct_settings *settings)
 {
@@ -33,24 +39,34 @@ static __always_inline __u32 idle_s(const struct flow_key *key, const struct flo
 	return flow->state == FLOW_NEW ? settings->udp_new_s : settings->udp_established_s;
 }
 
-/* 0 seconds: never. */
-static __always_inline bool has_passed(__u64 since, __u32 seconds, __u64 now)
+/* Nanoseconds until so many seconds have passed, negative if they have. 0 seconds: never. */
+static __always_inline __s64 time_left(__u64 since, __u32 seconds, __u64 now)
 {
 	/* Signed: a packet may have come after the sweep read the clock. */
-	return seconds && (__s64)(now - since) > (__s64)(seconds * SECOND_NS);
+	return seconds ? (__s64)(since + seconds * SECOND_NS - now) : NEVER_NS;
 }
 
-/* Why the flow's time is over; REASON_NONE if it is not. */
-static __always_inline enum reason is_over(const struct flow_key *key, const struct flow *flow, const struct ct_settings *settings,
-                                           __u64 now)
+struct age {
+	enum reason over; /* why the flow's time is over; REASON_NONE if it is not */
+	__s64 left_ns;    /* until it is, if nothing comes */
+};
+
+static __always_inline struct age age_of(const struct flow_key *key, const struct flow *flow, const struct ct_settings *settings,
+                                         __u64 now)
 {
 	bool is_open = flow->state == FLOW_ESTABLISHED || flow->state == FLOW_CLOSING;
+	struct age age = { .over = REASON_NONE, .left_ns = time_left(flow->last_ns, idle_s(key, flow, settings), now) };
+	__s64 life;
 
-	if (is_open && flow->flags & FLOW_HAS_LIFETIME && has_passed(flow->first_ns, flow->lifetime_s, now))
-		return REASON_MAX_DURATION;
-	if (!has_passed(flow->last_ns, idle_s(key, flow, settings), now))
-		return REASON_NONE;
-	return flow->state == FLOW_NEW || flow->state == FLOW_SYN_RECEIVED ? REASON_NO_REPLY : REASON_IDLE;
+	if (age.left_ns < 0)
+		age.over = flow->state == FLOW_NEW || flow->state == FLOW_SYN_RECEIVED ? REASON_NO_REPLY : REASON_IDLE;
+	if (!is_open || !(flow->flags & FLOW_HAS_LIFETIME))
+		return age;
+	life = time_left(flow->first_ns, flow->lifetime_s, now);
+	if (life < 0)
+		age.over = REASON_MAX_DURATION;
+	age.left_ns = lesser(age.left_ns, life);
+	return age;
 }
 
 #endif

@@ -11,8 +11,7 @@ struct bpf_map;
 struct nat_sweeping {
 	struct ct_settings settings;
 	__u64 now;
-	__u32 entries;
-	__u32 pad; /* zero */
+	struct sweep *told;
 };
 
 static __always_inline __u32 nat_idle_s(const struct nat_key *key, const struct nat_entry *head, const struct ct_settings *settings)
@@ -38,24 +37,27 @@ static __always_inline __u32 orphan_s(const struct nat_key *key, const struct ct
 	return key->protocol == IPPROTO_UDP ? settings->udp_new_s : settings->tcp_new_s;
 }
 
-/* Whether neither client nor backend has sent anything for too long. */
-VERIFIED_ONCE int is_session_over(const struct nat_key *of, const struct nat_entry *head, const struct nat_sweeping *sweeping)
+/* Nanoseconds until neither client nor backend has sent anything for too long. */
+VERIFIED_ONCE __s64 session_time_left(const struct nat_key *of, const struct nat_entry *head, const struct ct_settings *settings,
+                                      __u64 now)
 {
 	struct nat_session session = {};
 	struct nat_entry *reply;
 	struct nat_key key;
+	__s64 left;
 	__u32 idle;
 
-	if (!of || !head || !sweeping)
-		return false;
-	idle = nat_idle_s(of, head, &sweeping->settings);
-	if (!has_passed(head->last_ns, idle, sweeping->now))
-		return false;
+	if (!of || !head || !settings)
+		return 0;
+	idle = nat_idle_s(of, head, settings);
+	left = time_left(head->last_ns, idle, now);
+	if (left >= 0)
+		return left;
 	key = *of;
 	session_of_head(&key, head, &session);
 	reply_key(&session, &key);
 	reply = find_nat(&key);
-	return !reply || has_passed(reply->last_ns, idle, sweeping->now);
+	return reply ? time_left(reply->last_ns, idle, now) : left;
 }
 
 /* Whether an entry's head is gone; what goes with a head that is over goes with it. */
@@ -93,21 +95,25 @@ static long sweep_nat(struct bpf_map *map, const struct nat_key *of, struct nat_
 {
 	struct nat_key key = *of;
 	struct nat_entry copy = *entry;
+	bool is_head = copy.flags & NAT_HEAD;
+	__s64 left;
 
-	sweeping->entries++;
-	if (copy.flags & NAT_HEAD) {
-		if (is_session_over(&key, &copy, sweeping))
-			end_session(&key);
-	} else if (has_passed(copy.last_ns, orphan_s(&key, &sweeping->settings), sweeping->now) && is_orphan(&key, &copy)) {
+	sweeping->told->nat++;
+	left = is_head ? session_time_left(&key, &copy, &sweeping->settings, sweeping->now)
+	               : time_left(copy.last_ns, orphan_s(&key, &sweeping->settings), sweeping->now);
+	if (left >= 0)
+		sweeping->told->due_ns = lesser(sweeping->told->due_ns, left);
+	else if (is_head)
+		end_session(&key);
+	else if (is_orphan(&key, &copy))
 		forget_nat(&key);
-	}
 	return 0;
 }
 
-/* Returns how many entries of `nat` there were. */
-static __noinline __u32 sweep_outside(const struct ct_settings *settings)
+/* Tells how many entries of `nat` there were, and when the first that stays is due. */
+static __noinline int sweep_outside(const struct ct_settings *settings, struct sweep *told)
 {
-	struct nat_sweeping sweeping = { .now = bpf_ktime_get_ns() };
+	struct nat_sweeping sweeping = { .now = bpf_ktime_get_ns(), .told = told };
 	__u32 zero = 0;
 	__u64 *activity = bpf_map_lookup_elem(&nat_activity, &zero), before;
 	__u32 settled;
@@ -119,11 +125,12 @@ static __noinline __u32 sweep_outside(const struct ct_settings *settings)
 		return 0;
 	sweeping.settings = *settings;
 	bpf_for_each_map_elem(&nat, sweep_nat, &sweeping, 0);
-	settled = sweeping.entries;
+	settled = told->nat;
 	bpf_for_each_map_elem(&nat_pending, sweep_nat, &sweeping, 0);
-	if (!sweeping.entries)
+	if (!told->nat)
 		__sync_val_compare_and_swap(activity, before, before & ~1ULL);
-	return settled;
+	told->nat = settled;
+	return 0;
 }
 
 #endif

@@ -12,7 +12,7 @@ struct bpf_map;
 
 struct sweeping {
 	struct ct_settings settings;
-	struct sweep told;
+	struct sweep *told;
 	__u64 now;
 	__u32 epoch;
 	__u32 pad; /* zero */
@@ -54,9 +54,9 @@ static __always_inline void expire(const struct flow_key *key, struct flow *flow
 
 	if (has_sockets_to_close(key, flow, reason)) {
 		if (shut(&copy, flow, &telling, sweeping->now))
-			sweeping->told.expired++;
+			sweeping->told->expired++;
 		else
-			sweeping->told.unread++;
+			sweeping->told->unread++;
 		return;
 	}
 	if (is_open(flow))
@@ -64,7 +64,7 @@ static __always_inline void expire(const struct flow_key *key, struct flow *flow
 	else if (flow->state == FLOW_SYN_RECEIVED)
 		tell_expired(&copy, flow, reason);
 	bpf_map_delete_elem(&ct, &copy);
-	sweeping->told.expired++;
+	sweeping->told->expired++;
 }
 
 /* Whether the pod that was at this end is not there any more. */
@@ -152,42 +152,56 @@ static __always_inline bool judge_side(const struct flow_key *key, struct flow *
 		}
 		tell_close(&copy, flow, REASON_BACKEND_GONE);
 		bpf_map_delete_elem(&ct, &copy);
-		sweeping->told.expired++;
+		sweeping->told->expired++;
 		return false;
 	case REASON_REVOKED:
 		if (revoke(&copy, flow, &rule, sweeping->now))
-			sweeping->told.revoked++;
+			sweeping->told->revoked++;
 		else
-			sweeping->told.unread++;
+			sweeping->told->unread++;
 		return false;
 	default:
+		/* Its pod gets its policy any moment. */
+		sweeping->told->due_ns = 0;
 		return true;
 	}
 }
 
+static __always_inline void wait_for(const struct age *age, struct sweeping *sweeping)
+{
+	sweeping->told->due_ns = lesser(sweeping->told->due_ns, age->left_ns);
+}
+
 static long sweep_tracked(struct bpf_map *map, const struct flow_key *key, struct flow *flow, struct sweeping *sweeping)
 {
-	enum reason over = is_over(key, flow, &sweeping->settings, sweeping->now);
+	struct age age = age_of(key, flow, &sweeping->settings, sweeping->now);
 
-	sweeping->told.swept++;
-	if (over)
-		expire(key, flow, over, sweeping);
-	else if (judge_side(key, flow, 0, sweeping))
+	sweeping->told->swept++;
+	if (age.over) {
+		expire(key, flow, age.over, sweeping);
+		return 0;
+	}
+	wait_for(&age, sweeping);
+	if (judge_side(key, flow, 0, sweeping))
 		judge_side(key, flow, 1, sweeping);
 	return 0;
 }
 
 static long sweep_pending(struct bpf_map *map, const struct flow_key *key, struct flow *flow, struct sweeping *sweeping)
 {
-	sweeping->told.swept++;
-	sweeping->told.pending++;
-	if (!is_over(key, flow, &sweeping->settings, sweeping->now))
+	struct age age = age_of(key, flow, &sweeping->settings, sweeping->now);
+
+	sweeping->told->swept++;
+	sweeping->told->pending++;
+	if (!age.over) {
+		wait_for(&age, sweeping);
 		return 0;
+	}
 	/* connect() made an entry, and no packet followed: there is nothing to tell. */
 	if (end_of(flow, 0)->packets || end_of(flow, 1)->packets)
 		tell_expired(key, flow, REASON_NO_REPLY);
 	bpf_map_delete_elem(&ct_pending, key);
-	sweeping->told.expired++;
+	sweeping->told->expired++;
 	return 0;
 }
 
@@ -196,14 +210,16 @@ static __always_inline void sweep_all(void)
 	__u32 zero = 0;
 	struct ct_settings *settings = bpf_map_lookup_elem(&ct_settings, &zero);
 	struct sweeping sweeping = { .now = bpf_ktime_get_ns(), .epoch = policy_epoch() };
+	struct sweep none = { .due_ns = NEVER_NS };
 
-	if (!settings)
+	sweeping.told = bpf_map_lookup_elem(&sweeps, &zero);
+	if (!settings || !sweeping.told)
 		return;
+	*sweeping.told = none;
 	sweeping.settings = *settings;
 	bpf_for_each_map_elem(&ct, sweep_tracked, &sweeping, 0);
 	bpf_for_each_map_elem(&ct_pending, sweep_pending, &sweeping, 0);
-	sweeping.told.nat = sweep_outside(&sweeping.settings);
-	bpf_map_update_elem(&sweeps, &zero, &sweeping.told, BPF_ANY);
+	sweep_outside(&sweeping.settings, sweeping.told);
 }
 
 #endif

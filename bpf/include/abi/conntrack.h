@@ -137,8 +137,9 @@ struct sweep {
 	__u32 revoked; /* out: entries revoked by policy */
 	__u32 unread;  /* out: connections to close that found `closing_flows` full; sweep again */
 	__u32 nat;     /* out: entries of `nat` */
+	__s64 due_ns;  /* out: until the first of the entries that stay is due, if nothing comes; the largest number: none is */
 };
-_Static_assert(sizeof(struct sweep) == 24, "ABI");
+_Static_assert(sizeof(struct sweep) == 32, "ABI");
 
 /*
  * What would the programs do with the first packet of this flow? weft_check takes and gives it as the data of BPF_PROG_TEST_RUN

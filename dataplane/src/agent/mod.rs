@@ -139,6 +139,8 @@ pub async fn run_on(
     let sweeper = Sweeper {
         program: observation.sweep,
         changed: Arc::new(Notify::new()),
+        ages: engine.shortest_ages(),
+        timeouts,
         closing: Arc::new(Notify::new()),
         report: observed.sweeps.clone(),
         metrics: Arc::clone(&metrics),

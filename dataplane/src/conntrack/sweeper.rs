@@ -1,27 +1,26 @@
-//! Says when the kernel goes over its connections: right after a policy change, and from time to time for their age.
+//! Says when the kernel goes over its connections: right after a policy change, and for their age when one can be due.
+//!
+//! A sweep walks over all places of the tables, also the empty ones, and keeps its processor busy meanwhile: a process that has
+//! become ready there waits. So there is none that could find nothing.
+
+mod pause;
 
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use pause::{Calls, Pause};
+
+use super::Timeouts;
 use crate::bpf::{Record, types};
 use crate::metrics::Metrics;
 
-/// Between two sweeps while they are quick: expiry is at most this late.
-const EVERY: Duration = Duration::from_secs(1);
-/// However large the table is, it is looked at this often.
-const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
-/// Periodic sweeps rest this many times as long as they ran: 2 % of a core.
-const REST: u32 = 49;
-/// Sweeps for policy changes rest this many times as long as they ran, when changes come one after the other...
-const REST_AFTER_CHANGE: u32 = 4;
-/// ...but never so long that a revoked connection would live for a second.
-const REST_AFTER_CHANGE_AT_MOST: Duration = Duration::from_millis(500);
-/// Connections that found no room in `closing_flows` are swept again after the closer had this long.
-const CLOSER_NEEDS: Duration = Duration::from_millis(50);
+/// As in `bpf/lib/age.h`.
+const NEVER_NS: i64 = i64::MAX;
 
 /// What one sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +37,8 @@ pub struct Swept {
     pub nat: u32,
     /// To be closed, but there was no room to say so: sweep again.
     pub unread: u32,
+    /// From the sweep on, until the first of those that stay is due if nothing comes; `None`: none will be.
+    pub due: Option<Duration>,
 }
 
 impl Swept {
@@ -59,6 +60,9 @@ impl Record for Swept {
             revoked: self.revoked,
             unread: self.unread,
             nat: self.nat,
+            due_ns: self.due.map_or(NEVER_NS, |due| {
+                i64::try_from(due.as_nanos()).unwrap_or(NEVER_NS)
+            }),
         }
     }
 
@@ -70,6 +74,8 @@ impl Record for Swept {
             revoked: raw.revoked,
             unread: raw.unread,
             nat: raw.nat,
+            due: (raw.due_ns != NEVER_NS)
+                .then(|| Duration::from_nanos(raw.due_ns.max(0).unsigned_abs())),
         })
     }
 }
@@ -87,12 +93,14 @@ pub trait SweepProgram: Send {
 #[derive(Clone, Debug, Default)]
 pub struct SweepReport {
     latest: Arc<Mutex<Swept>>,
+    asked: Arc<Notify>,
 }
 
 impl SweepReport {
-    /// What the latest sweep found.
+    /// What the latest sweep found. There will be another soon, so that whoever asks again learns what is new.
     #[must_use]
     pub fn latest(&self) -> Swept {
+        self.asked.notify_one();
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -107,6 +115,10 @@ pub struct Sweeper {
     pub program: Box<dyn SweepProgram>,
     /// Notified after each raise of the policy epoch.
     pub changed: Arc<Notify>,
+    /// No service ends a connection for its age sooner than after so many seconds.
+    pub ages: watch::Receiver<Option<NonZeroU32>>,
+    /// How old connections may become where no service says anything.
+    pub timeouts: Timeouts,
     /// Notified when there are connections to close.
     pub closing: Arc<Notify>,
     /// Kept up to date.
@@ -124,15 +136,23 @@ impl Sweeper {
         let Self {
             mut program,
             changed,
+            mut ages,
+            timeouts,
             closing,
             report,
             metrics,
         } = self;
+        let shortest = timeouts.shortest();
         let mut pause = Pause::default();
         loop {
+            let calls = Calls {
+                changed: &changed,
+                asked: &report.asked,
+                ages: &mut ages,
+            };
             tokio::select! {
                 () = drain.cancelled() => return Ok(()),
-                () = pause.wait(&changed) => {}
+                () = pause.wait(calls) => {}
             }
             let sweep = tokio::task::spawn_blocking(move || {
                 let start = Instant::now();
@@ -148,7 +168,7 @@ impl Sweeper {
                     if swept.expired + swept.revoked + swept.unread > 0 {
                         closing.notify_one();
                     }
-                    Pause::after(took, &swept)
+                    Pause::after(took, &swept, shortest)
                 }
                 Err(e) => {
                     tracing::warn!("connections are not swept: {e}");
@@ -159,69 +179,11 @@ impl Sweeper {
     }
 }
 
-/// How long to rest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pause {
-    /// In any case.
-    least: Duration,
-    /// After that, if nothing changes.
-    more: Duration,
-}
-
-impl Default for Pause {
-    fn default() -> Self {
-        Self {
-            least: Duration::ZERO,
-            more: EVERY,
-        }
-    }
-}
-
-impl Pause {
-    fn after(took: Duration, swept: &Swept) -> Self {
-        if swept.unread > 0 {
-            return Self {
-                least: CLOSER_NEEDS,
-                more: Duration::ZERO,
-            };
-        }
-        let least = (took * REST_AFTER_CHANGE).min(REST_AFTER_CHANGE_AT_MOST);
-        let rest = (took * REST).clamp(EVERY, AT_LEAST_EVERY);
-        Self {
-            least,
-            more: rest.saturating_sub(least),
-        }
-    }
-
-    async fn wait(&self, changed: &Notify) {
-        tokio::time::sleep(self.least).await;
-        // A change meanwhile has left its permit here.
-        let _ = tokio::time::timeout(self.more, changed.notified()).await;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-
-    #[test]
-    fn small_tables_are_swept_every_second_and_large_ones_take_2_percent() {
-        let nothing = Swept::default();
-        let whole = |took| {
-            let pause = Pause::after(took, &nothing);
-            pause.least + pause.more
-        };
-        assert_eq!(whole(Duration::from_millis(1)), EVERY);
-        assert_eq!(
-            whole(Duration::from_millis(100)),
-            Duration::from_millis(4_900)
-        );
-        assert_eq!(whole(Duration::from_secs(5)), AT_LEAST_EVERY);
-        let slow = Pause::after(Duration::from_millis(300), &nothing);
-        assert_eq!(slow.least, REST_AFTER_CHANGE_AT_MOST);
-    }
 
     #[derive(Clone, Default)]
     struct Counted {
@@ -259,6 +221,8 @@ mod tests {
         let sweeper = Sweeper {
             program: Box::new(program.clone()),
             changed: Arc::clone(&changed),
+            ages: watch::channel(None).1,
+            timeouts: Timeouts::default(),
             closing: Arc::clone(&closing),
             report: report.clone(),
             metrics: Arc::new(Metrics::new()),
@@ -268,10 +232,9 @@ mod tests {
         until("it sweeps by itself", || sweeps() >= 1).await;
         until("it tells", || report.latest().entries == 3).await;
 
-        let (before, start) = (sweeps(), Instant::now());
+        let before = sweeps();
         changed.notify_one();
         until("a change is swept for", || sweeps() > before).await;
-        assert!(start.elapsed() < EVERY / 2, "{:?}", start.elapsed());
 
         program.unread.store(1, Ordering::Relaxed);
         let before = sweeps();

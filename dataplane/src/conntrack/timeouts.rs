@@ -1,5 +1,7 @@
 //! How long a connection is remembered after its last packet, where its service's TrafficPolicy says nothing else.
 
+use std::time::Duration;
+
 use crate::bpf::{Record, types};
 
 /// Seconds after the last packet, by state.
@@ -25,6 +27,25 @@ pub struct Timeouts {
     pub udp_established: u32,
     /// ICMP echo and other protocols. RFC 5508 REQ-2: at least 60 s.
     pub other: u32,
+}
+
+impl Timeouts {
+    /// No connection is forgotten sooner than so long after its last packet; `None`: none ever is.
+    #[must_use]
+    pub fn shortest(&self) -> Option<Duration> {
+        let all = [
+            self.tcp_new,
+            self.tcp_established,
+            self.tcp_closing,
+            self.tcp_closed,
+            self.udp_new,
+            self.udp_established,
+            self.other,
+        ];
+        // As in the kernel, 0 is never.
+        let least = all.into_iter().filter(|seconds| *seconds > 0).min();
+        least.map(|seconds| Duration::from_secs(seconds.into()))
+    }
 }
 
 impl Default for Timeouts {
@@ -79,5 +100,16 @@ mod tests {
         let timeouts = Timeouts::default();
         assert_eq!(Timeouts::from_raw(timeouts.to_raw()), Some(timeouts));
         assert_eq!(timeouts.to_raw().tcp_established_s, 86_400);
+    }
+
+    #[test]
+    fn the_shortest_is_that_of_closed_connections_unless_it_is_never() {
+        let timeouts = Timeouts::default();
+        assert_eq!(timeouts.shortest(), Some(Duration::from_secs(10)));
+        let without = Timeouts {
+            tcp_closed: 0,
+            ..timeouts
+        };
+        assert_eq!(without.shortest(), Some(Duration::from_secs(30)));
     }
 }

@@ -32,6 +32,7 @@ pub mod view;
 pub mod worker;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 pub(crate) use policies::problem_row;
@@ -248,6 +249,11 @@ impl Engine {
     #[must_use]
     pub const fn policies(&self) -> &PolicyEngine {
         &self.policies
+    }
+
+    /// No service ends a connection for its age sooner than after so many seconds; `None`: none ends any.
+    pub(super) const fn shortest_age(&self) -> Option<NonZeroU32> {
+        self.limits.shortest_age()
     }
 
     /// Time passes: settles, closes what has drained for too long, and tries again what failed.

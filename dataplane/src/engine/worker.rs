@@ -1,5 +1,6 @@
 //! The thread that owns the engine: map writes block, so they stay off the async runtime.
 
+use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
@@ -39,6 +40,7 @@ pub struct EngineHandle {
     commands: mpsc::Sender<Command>,
     epochs: watch::Receiver<u32>,
     steering: watch::Receiver<Steering>,
+    ages: watch::Receiver<Option<NonZeroU32>>,
 }
 
 impl EngineHandle {
@@ -92,6 +94,12 @@ impl EngineHandle {
         self.steering.clone()
     }
 
+    /// No service ends a connection for its age sooner than after so many seconds; `None`: none ends any.
+    #[must_use]
+    pub fn shortest_ages(&self) -> watch::Receiver<Option<NonZeroU32>> {
+        self.ages.clone()
+    }
+
     /// Looks at the engine between two updates. Keep it short: updates wait meanwhile.
     ///
     /// # Errors
@@ -126,11 +134,13 @@ pub fn start(
     let runtime = Handle::current();
     let (epoch, epochs) = watch::channel(engine.policies().epoch());
     let (steered, steering) = watch::channel(engine.policies().steering());
+    let (aged, ages) = watch::channel(engine.shortest_age());
     let worker = Worker {
         engine,
         closer,
         epoch,
         steered,
+        aged,
         since_close: 0,
     };
     let thread = tokio::task::spawn_blocking(move || worker.run(queue, &runtime, &drain));
@@ -138,6 +148,7 @@ pub fn start(
         commands,
         epochs,
         steering,
+        ages,
     };
     (handle, thread)
 }
@@ -147,6 +158,7 @@ struct Worker {
     closer: Box<dyn Closer>,
     epoch: watch::Sender<u32>,
     steered: watch::Sender<Steering>,
+    aged: watch::Sender<Option<NonZeroU32>>,
     since_close: usize,
 }
 
@@ -178,7 +190,7 @@ impl Worker {
                 self.engine.tick(now);
                 self.engine.generation += 1;
             }
-            self.tell_epoch();
+            self.tell_news();
             if queue.is_empty() || self.since_close >= UPDATES_PER_CLOSE {
                 self.since_close = 0;
                 self.engine.close_gone(self.closer.as_mut(), now);
@@ -186,13 +198,11 @@ impl Worker {
         }
     }
 
-    fn tell_epoch(&self) {
-        let epoch = self.engine.policies().epoch();
-        self.epoch
-            .send_if_modified(|told| std::mem::replace(told, epoch) != epoch);
-        let steering = self.engine.policies().steering();
-        self.steered
-            .send_if_modified(|told| std::mem::replace(told, steering) != steering);
+    fn tell_news(&self) {
+        let policies = self.engine.policies();
+        tell(&self.epoch, policies.epoch());
+        tell(&self.steered, policies.steering());
+        tell(&self.aged, self.engine.shortest_age());
     }
 
     fn execute(&mut self, command: Command) {
@@ -217,6 +227,14 @@ impl Worker {
             Command::Query(query) => query(&self.engine),
         }
     }
+}
+
+fn tell<T: PartialEq>(listeners: &watch::Sender<T>, news: T) {
+    listeners.send_if_modified(|told| {
+        let is_news = *told != news;
+        *told = news;
+        is_news
+    });
 }
 
 enum Next {

@@ -1,6 +1,7 @@
 //! What stands in `service_settings` and `service_states`, known without asking the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
 use crate::tables::{
     ServiceEntry, ServiceId, ServiceSettings, ServiceState, TableError, Tables, WriteError,
@@ -16,6 +17,8 @@ pub(crate) struct Ledger {
     unset: BTreeSet<ServiceId>,
     /// Services that are gone.
     gone: BTreeSet<ServiceId>,
+    /// No settings end a connection sooner than after so many seconds.
+    shortest_age: Option<NonZeroU32>,
 }
 
 impl Ledger {
@@ -33,7 +36,18 @@ impl Ledger {
         };
         let held = ledger.settings.keys().chain(&ledger.states);
         ledger.gone = held.filter(|id| !services.contains(id)).copied().collect();
+        ledger.find_shortest_age();
         Ok(ledger)
+    }
+
+    /// No settings end a connection sooner than after so many seconds, be they of silence or in all; `None`: none ends any.
+    pub(crate) const fn shortest_age(&self) -> Option<NonZeroU32> {
+        self.shortest_age
+    }
+
+    fn find_shortest_age(&mut self) {
+        let settings = self.settings.values().flatten();
+        self.shortest_age = settings.filter_map(ServiceSettings::shortest_age).min();
     }
 
     /// Entries in each table.
@@ -65,6 +79,9 @@ impl Ledger {
             return Ok(());
         }
         let is_new = known.is_none();
+        // Also if the write seems to fail. Longer ones are found when entries go.
+        let ages = self.shortest_age.into_iter().chain(settings.shortest_age());
+        self.shortest_age = ages.min();
         let written = tables.settings.write(&[(id, settings)]);
         match written {
             Ok(()) => {
@@ -135,6 +152,7 @@ impl Ledger {
             self.settings.remove(id);
             self.unset.remove(id);
         }
+        self.find_shortest_age();
         let states: Vec<_> = gone
             .iter()
             .filter(|id| self.states.contains(id))
@@ -148,5 +166,50 @@ impl Ledger {
             self.gone.remove(id);
         }
         Ok(settings.len() + states.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::memory;
+
+    const NOBODY: [ServiceEntry; 0] = [];
+
+    fn aged(idle_seconds: u32, lifetime_seconds: u32) -> ServiceSettings {
+        ServiceSettings {
+            idle_seconds,
+            lifetime_seconds,
+            ..Default::default()
+        }
+    }
+
+    fn shortest(ledger: &Ledger) -> u32 {
+        ledger.shortest_age().map_or(0, NonZeroU32::get)
+    }
+
+    #[test]
+    fn the_shortest_age_is_that_of_the_settings_that_stand() {
+        let mut tables = memory::tables(3);
+        let mut ledger = Ledger::default();
+        assert_eq!(shortest(&ledger), 0);
+        let write = |ledger: &mut Ledger, tables: &mut Tables, id, settings| {
+            ledger.write(tables, ServiceId(id), settings)
+        };
+        write(&mut ledger, &mut tables, 1, aged(0, 0)).expect("room");
+        assert_eq!(shortest(&ledger), 0);
+        write(&mut ledger, &mut tables, 2, aged(50, 0)).expect("room");
+        assert_eq!(shortest(&ledger), 50);
+        write(&mut ledger, &mut tables, 3, aged(70, 20)).expect("room");
+        assert_eq!(shortest(&ledger), 20);
+        write(&mut ledger, &mut tables, 4, aged(10, 0)).expect_err("no room");
+        assert_eq!(shortest(&ledger), 20, "never written");
+
+        ledger.unset(ServiceId(3));
+        ledger.sweep(&mut tables, NOBODY.iter()).expect("deleted");
+        assert_eq!(shortest(&ledger), 50);
+        let known = BTreeSet::from([1, 2].map(ServiceId));
+        let ledger = Ledger::read(&tables, &known).expect("readable");
+        assert_eq!(shortest(&ledger), 50, "as an earlier agent left it");
     }
 }

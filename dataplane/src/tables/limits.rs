@@ -1,5 +1,7 @@
 //! Maps `service_settings`, `service_states` and `backend_health`: timeouts, limits and outlier ejection.
 
+use std::num::NonZeroU32;
+
 use weft_proto::model::LbPolicy;
 
 use crate::bpf::{Record, types};
@@ -32,6 +34,13 @@ impl ServiceSettings {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// How soon a connection may be ended for its age: seconds of silence, or in all.
+    #[must_use]
+    pub fn shortest_age(&self) -> Option<NonZeroU32> {
+        let ages = [self.idle_seconds, self.lifetime_seconds];
+        ages.into_iter().filter_map(NonZeroU32::new).min()
     }
 
     /// What the kernel has to look at for these settings and this policy.

@@ -31,15 +31,19 @@ pub struct Swept {
     pub expired: u32,
     pub revoked: u32,
     pub unread: u32,
+    /// Seconds until an entry is due, rounded up.
+    pub due: Option<u64>,
 }
 
 impl Swept {
     pub fn read(bytes: &[u8]) -> Self {
+        let due_ns = u64_at(bytes, offset_of!(types::sweep, due_ns));
         Self {
             swept: u32_at(bytes, offset_of!(types::sweep, swept)),
             expired: u32_at(bytes, offset_of!(types::sweep, expired)),
             revoked: u32_at(bytes, offset_of!(types::sweep, revoked)),
             unread: u32_at(bytes, offset_of!(types::sweep, unread)),
+            due: (due_ns < i64::MAX as u64).then(|| due_ns.div_ceil(1_000_000_000)),
         }
     }
 }

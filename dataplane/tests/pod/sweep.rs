@@ -94,9 +94,36 @@ fn young_flows_stay() {
             expired: 0,
             revoked: 0,
             unread: 0,
+            due: Some(1),
         };
         assert_eq!(node.sweep(), swept);
         assert_eq!((node.tracked().len(), node.pending().len()), (1, 1));
+    });
+}
+
+#[test]
+fn the_next_that_is_due_is_known() {
+    aged(|node| {
+        assert_eq!(node.sweep().due, None);
+        open(node);
+        silent_for(node, "ct", 50);
+        assert_eq!(node.sweep().due, Some(u64::from(TCP_ESTABLISHED) - 50));
+        // What only one of them has.
+        node.from(A, &udp("10.1.0.1:1", "10.2.0.9:2", b""));
+        silent_for(node, "ct_pending", 5);
+        assert_eq!(node.sweep().due, Some(u64::from(UDP_NEW) - 5));
+    });
+}
+
+#[test]
+fn a_lifetime_may_be_over_before_silence() {
+    aged(|node| {
+        open(node);
+        set(node, offset_of!(flow, lifetime_s), 70);
+        node.change_flows("ct", |flow| {
+            flow[offset_of!(flow, flags)] |= flow_flags::FLOW_HAS_LIFETIME.0 as u8;
+        });
+        assert_eq!(node.sweep().due, Some(70));
     });
 }
 
@@ -105,7 +132,8 @@ fn without_settings_nothing_ages() {
     on_a_node(|node| {
         open(node);
         silent_for(node, "ct", TCP_ESTABLISHED);
-        assert_eq!(node.sweep().expired, 0);
+        let swept = node.sweep();
+        assert_eq!((swept.expired, swept.due), (0, None));
     });
 }
 
@@ -257,7 +285,8 @@ fn a_pod_that_is_not_ready_loses_no_flows() {
         open(node);
         node.forget_policy(A);
         node.epoch(2);
-        assert_eq!(node.sweep().revoked, 0);
+        let swept = node.sweep();
+        assert_eq!((swept.revoked, swept.due), (0, Some(0)));
         assert_eq!(node.flow().epoch, [1, 2]);
         node.policy(A, Egress, &[allow(4)]);
         assert_eq!(node.sweep().revoked, 0);
