@@ -76,6 +76,10 @@ impl Leaving {
                 () = drain.cancelled() => return Ok(()),
                 () = tokio::time::sleep(LOOK) => {}
             }
+            // Almost always there is nothing: not worth another thread.
+            if self.is_at_rest() {
+                continue;
+            }
             let look = tokio::task::spawn_blocking(move || {
                 if let Err(e) = self.look() {
                     tracing::warn!(
@@ -88,11 +92,13 @@ impl Leaving {
         }
     }
 
+    fn is_at_rest(&self) -> bool {
+        let is_seen = |count| self.seen == Some(count);
+        self.waited_for.is_empty() && self.count.read().is_ok_and(is_seen)
+    }
+
     fn look(&mut self) -> io::Result<()> {
         let count = self.count.read()?;
-        if self.seen == Some(count) && self.waited_for.is_empty() {
-            return Ok(());
-        }
         let waiting = self.table.entries().map_err(io::Error::other)?;
         let is_new = waiting
             .iter()

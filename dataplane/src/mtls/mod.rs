@@ -3,13 +3,16 @@
 //! Fails closed. A local pod that finds no room is taken to require mTLS, and nothing is written before all workloads are known: what an
 //! earlier agent left goes on to hold. Of pods of other nodes only those are told that this node can open tunnels to.
 
+mod written;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use weft_proto::model::{MtlsMode, Workload, WorkloadKind};
+use weft_proto::model::{Workload, WorkloadKind};
 
 use crate::tables::mtls::{Mode, ModeKey, MtlsState, MtlsTables};
 use crate::tables::{MapUsage, TableError};
+use written::Written;
 
 /// Decides what stands in the tables.
 pub struct MtlsEngine {
@@ -20,13 +23,11 @@ pub struct MtlsEngine {
     workloads: HashMap<String, BTreeMap<ModeKey, Mode>>,
     /// Workloads by address, the first by name counts.
     owners: BTreeMap<IpAddr, BTreeSet<String>>,
-    written: BTreeMap<ModeKey, Mode>,
+    written: Written,
     state: MtlsState,
     dirty: BTreeSet<IpAddr>,
     /// Local entries that could not be written.
     homeless: BTreeSet<ModeKey>,
-    /// Local entries that require mTLS.
-    strict: BTreeSet<ModeKey>,
     synced: bool,
     usage: MapUsage,
 }
@@ -37,7 +38,7 @@ impl MtlsEngine {
     /// # Errors
     /// When one cannot be read.
     pub fn new(tables: &MtlsTables, node: &str, opens: bool) -> Result<Self, TableError> {
-        let written: BTreeMap<ModeKey, Mode> = tables.modes.entries()?.into_iter().collect();
+        let written: Written = tables.modes.entries()?.into_iter().collect();
         let state = tables.state.get(&0)?.unwrap_or_default();
         Ok(Self {
             node: node.to_owned(),
@@ -45,7 +46,6 @@ impl MtlsEngine {
             workloads: HashMap::new(),
             owners: BTreeMap::new(),
             dirty: written.keys().map(|key| key.address).collect(),
-            strict: strict(&written),
             written,
             state,
             homeless: BTreeSet::new(),
@@ -92,7 +92,7 @@ impl MtlsEngine {
     /// Whether some local pod takes tunnels, and there is an Envoy to end them.
     #[must_use]
     pub fn takes_tunnels(&self) -> bool {
-        self.opens && self.written.values().any(|mode| mode.here)
+        self.opens && self.written.any_here()
     }
 
     /// How full the table is.
@@ -109,13 +109,12 @@ impl MtlsEngine {
         if !self.synced {
             return false;
         }
-        let before = (self.strict.clone(), self.state);
+        let before = (self.written.strict().clone(), self.state);
         for address in std::mem::take(&mut self.dirty) {
             self.write(tables, address);
         }
-        self.strict = strict(&self.written);
         self.tell(tables);
-        before != (self.strict.clone(), self.state)
+        before != (self.written.strict().clone(), self.state)
     }
 
     /// What the kernel is to know about a workload.
@@ -172,13 +171,13 @@ impl MtlsEngine {
             }
             self.written.insert(*key, *mode);
         }
-        let found = self.written.range(all).map(|(key, _)| *key);
+        let found = self.written.within(all).copied();
         let gone: Vec<ModeKey> = found.filter(|key| !wanted.contains_key(key)).collect();
         if gone.is_empty() {
             return;
         }
         match tables.modes.delete(&gone) {
-            Ok(()) => self.written.retain(|key, _| !gone.contains(key)),
+            Ok(()) => gone.iter().for_each(|key| self.written.remove(key)),
             Err(e) => {
                 tracing::warn!("{address}: what it takes from other nodes stays for now: {e}");
                 self.dirty.insert(address);
@@ -206,8 +205,8 @@ impl MtlsEngine {
 
     fn tell(&mut self, tables: &mut MtlsTables) {
         let state = MtlsState {
-            opens: self.opens && self.written.values().any(|mode| !mode.here),
-            requires: !self.strict.is_empty() || !self.homeless.is_empty(),
+            opens: self.opens && self.written.any_elsewhere(),
+            requires: !self.written.strict().is_empty() || !self.homeless.is_empty(),
             no_room: !self.homeless.is_empty(),
         };
         if state == self.state {
@@ -218,13 +217,6 @@ impl MtlsEngine {
             Err(e) => tracing::error!("the kernel was not told of mTLS modes: {e}"),
         }
     }
-}
-
-fn strict(entries: &BTreeMap<ModeKey, Mode>) -> BTreeSet<ModeKey> {
-    let strict = entries
-        .iter()
-        .filter(|(_, mode)| mode.here && mode.mode == MtlsMode::Strict);
-    strict.map(|(key, _)| *key).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::tables::memory::MemoryTable;
-use weft_proto::model::Mtls;
+use weft_proto::model::{Mtls, MtlsMode};
 
 type Modes = MemoryTable<ModeKey, Mode>;
 type State = MemoryTable<u32, MtlsState>;
